@@ -284,27 +284,27 @@ void SharedMemoryCommunicator::moveStaged(const AwaitedTransfer &awaited,
   size_t round = ChannelControl::stagingBytes / bytes / shown;
   for (size_t begin = 0; begin < count; begin += round) {
     size_t length = std::min(round, count - begin);
-    uint64_t turn = ++channel.staged;
-    auto staging = [&](int r) { return control(r, c).staging[turn % 2]; };
-    auto awaitTurn = [&](int r, uint64_t turn) {
+    uint64_t number = ++channel.staged;
+    auto staging = [&](int r) { return control(r, c).staging[number % 2]; };
+    auto awaitStaged = [&](int r, uint64_t number) {
       group.await(awaited, [&] {
-        return control(r, c).staged.load(std::memory_order_acquire) >= turn;
+        return control(r, c).staged.load(std::memory_order_acquire) >= number;
       });
     };
-    RankGroup &readers = channel.readers[turn % 2];
+    RankGroup &readers = channel.readers[number % 2];
     for (uint32_t i = 0; i < readers.size; ++i)
       if (int r = readers[i]; r != rank())
-        awaitTurn(r, turn - 1);
+        awaitStaged(r, number - 1);
     readers = members;
     for (size_t p = 0; p < shown; ++p)
       std::memcpy(staging(rank()) + p * length * bytes,
                   source + (p * count + begin) * bytes, length * bytes);
-    control(rank(), c).staged.store(turn, std::memory_order_release);
+    control(rank(), c).staged.store(number, std::memory_order_release);
     group.announce(c);
     channel.from.clear();
     for (uint32_t i = 0; i < members.size; ++i) {
       int r = members[i];
-      awaitTurn(r, turn);
+      awaitStaged(r, number);
       const char *theirs = staging(r) + mine * length * bytes;
       if (pieces.info.reduces)
         channel.from.push_back(theirs);

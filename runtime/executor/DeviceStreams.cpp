@@ -140,7 +140,7 @@ private:
   /// What a stream did between two marks of its time.
   struct TimedSpan {
     trace::Span::Kind kind;
-    uint32_t stream, command, turn;
+    uint32_t stream, command, reached;
     size_t begin, end;
   };
 
@@ -178,7 +178,7 @@ private:
              std::chrono::nanoseconds(times.at(mark) - times.at(first));
     };
     for (const TimedSpan &span : spans)
-      recorder->add(span.kind, span.stream, span.command, span.turn,
+      recorder->add(span.kind, span.stream, span.command, span.reached,
                     at(span.begin), at(span.end));
   }
 

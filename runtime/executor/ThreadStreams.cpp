@@ -25,16 +25,16 @@ public:
 
   void transfer(unsigned stream, const Transfer &transfer,
                 const std::string &) override {
-    uint64_t turn = launched++;
+    uint64_t number = launched++;
     uint32_t command = current();
     if (stream == plan::computeStream) {
       auto begin = Clock::now();
       std::unique_lock<std::mutex> lock(mutex);
-      perform({Task::Transfer, transfer, turn, command, 0, nullptr}, stream,
+      perform({Task::Transfer, transfer, number, command, 0, nullptr}, stream,
               lock);
       expose(trace::Span::Wait, command, begin, Clock::now());
     } else {
-      launch(stream, {Task::Transfer, transfer, turn, command, 0, nullptr});
+      launch(stream, {Task::Transfer, transfer, number, command, 0, nullptr});
     }
   }
 
@@ -79,7 +79,7 @@ private:
   struct Task {
     enum Kind { Transfer, Copy, Record, Wait } kind;
     fsdp::Transfer transfer;
-    uint64_t turn;
+    uint64_t number; // of a transfer, in the order of launches
     uint32_t command;
     unsigned event;
     const std::vector<CopyPiece> *pieces;
@@ -122,7 +122,7 @@ private:
 
   void perform(const Task &task, unsigned stream,
                std::unique_lock<std::mutex> &lock) {
-    await(lock, [&] { return started == task.turn; });
+    await(lock, [&] { return started == task.number; });
     lock.unlock();
     auto begin = Clock::now();
     uint64_t ticket = communicator.start(task.transfer);

@@ -72,12 +72,13 @@ private:
     add(Span::Wait, stream, nothing, index, waited);
   }
 
-  void add(Span::Kind kind, uint32_t stream, uint32_t command, uint32_t turn,
+  void add(Span::Kind kind, uint32_t stream, uint32_t command, uint32_t reached,
            cost::Interval when) {
     int64_t begin = roundToNanoseconds(when.begin),
             end = roundToNanoseconds(when.end);
     if (begin < end)
-      prediction.run.spans.push_back({kind, stream, command, turn, begin, end});
+      prediction.run.spans.push_back(
+          {kind, stream, command, reached, begin, end});
   }
 
   Needs needs;

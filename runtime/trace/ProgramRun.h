@@ -14,14 +14,14 @@ constexpr uint32_t nothing = UINT32_MAX;
 struct Span {
   enum Kind : uint32_t {
     Command, // `command` ran
-    Start,   // the compute stream was kept by starting the transfer `command`
-    Wait     // or by waiting for it; `nothing`: for whatever `turn` waits for
+    Start,   // the compute stream was kept by starting `command`
+    Wait // or by waiting for it; `nothing`: for whatever `reached` waits for
   };
   Kind kind = Command;
   uint32_t stream = 0;
   uint32_t command = nothing;
   /// The command that the program had come to; as many as it has: its end.
-  uint32_t turn = 0;
+  uint32_t reached = 0;
   int64_t begin = 0, end = 0;
 };
 

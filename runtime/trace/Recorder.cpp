@@ -10,7 +10,7 @@ void Recorder::beginRun(uint32_t program, uint64_t step, uint64_t microBatch) {
   run = {program, step, microBatch, nanoseconds(Clock::now()), 0, {}};
   for (std::vector<Span> &spans : streams)
     spans.clear(); // of a run that has failed
-  turn = 0;
+  reached = 0;
   isRunning = true;
 }
 

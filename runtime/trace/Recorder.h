@@ -39,14 +39,14 @@ public:
   void endRun();
 
   /// The program comes to a command; as many as it has: to its end.
-  void comeTo(uint32_t command) { turn = command; }
-  uint32_t current() const { return turn; }
+  void comeTo(uint32_t command) { reached = command; }
+  uint32_t current() const { return reached; }
 
-  void add(Span::Kind kind, uint32_t stream, uint32_t command, uint32_t turn,
+  void add(Span::Kind kind, uint32_t stream, uint32_t command, uint32_t reached,
            Clock::time_point begin, Clock::time_point end) {
     if (isRunning)
-      streams[stream].push_back(
-          {kind, stream, command, turn, nanoseconds(begin), nanoseconds(end)});
+      streams[stream].push_back({kind, stream, command, reached,
+                                 nanoseconds(begin), nanoseconds(end)});
   }
 
   const std::vector<ProgramRun> &runs() const { return done; }
@@ -55,7 +55,7 @@ public:
   int64_t uncertainty() const { return farthestOff; }
 
 private:
-  uint32_t turn = 0;
+  uint32_t reached = 0;
   bool isRunning = false;
   int64_t farthestOff = 0;
   ProgramRun run;

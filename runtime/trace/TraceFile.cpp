@@ -93,7 +93,8 @@ private:
     std::vector<int64_t> ends(facts.program.commands.size() + 3, run.begin);
     for (const Span &span : run.spans)
       if (span.stream == plan::computeStream)
-        ends.at(span.turn + 2) = std::max(ends.at(span.turn + 2), span.end);
+        ends.at(span.reached + 2) =
+            std::max(ends.at(span.reached + 2), span.end);
     int64_t moment = run.begin;
     for (size_t i = 0; i < history.size(); ++i) {
       moment = std::max(moment, ends[i]);
@@ -180,13 +181,13 @@ private:
   void addExposed(Track track, const Span &span, const ProgramFacts &facts) {
     uint32_t subject = span.command;
     if (subject == nothing) {
-      auto it = facts.awaited.find(span.turn);
+      auto it = facts.awaited.find(span.reached);
       if (it != facts.awaited.end())
         subject = it->second;
     }
     std::string name =
         subject == nothing ? "all streams" : facts.texts[subject].name;
-    std::string args = "\"turn\":" + std::to_string(span.turn) +
+    std::string args = "\"turn\":" + std::to_string(span.reached) +
                        ",\"for\":" + jsonString(name);
     if (subject != nothing)
       args += ",\"command\":" + std::to_string(subject);
@@ -199,14 +200,15 @@ private:
   /// it took time, the wait itself, else the next command of its stream.
   void addArrows(const ProgramRun &run, const std::vector<Track> &tracks,
                  const ProgramFacts &facts) {
-    std::map<uint32_t, size_t> commands, waits; // by command, by turn
+    std::map<uint32_t, size_t> commands,
+        waits; // by command, by what was reached
     std::map<uint32_t, std::map<uint32_t, size_t>> byStream;
     for (size_t i = 0; i < run.spans.size(); ++i) {
       const Span &span = run.spans[i];
       if (span.kind == Span::Command)
         commands[span.command] = byStream[span.stream][span.command] = i;
       else if (span.kind == Span::Wait)
-        waits[span.turn] = i; // the last of them
+        waits[span.reached] = i; // the last of them
     }
     for (auto [wait, needed] : facts.awaited) {
       auto from = commands.find(needed);

@@ -52,7 +52,8 @@ std::vector<UnitReport> UnitMeter::end(int step, Executor &executor) {
     const std::vector<size_t> &unit = unitsOf(run.program);
     for (const trace::Span &span : run.spans)
       if (span.kind != trace::Span::Command) {
-        uint32_t by = span.command == trace::nothing ? span.turn : span.command;
+        uint32_t by =
+            span.command == trace::nothing ? span.reached : span.command;
         exposedMs[unit[by]] += (span.end - span.begin) / 1e6;
       }
   }

@@ -1,7 +1,7 @@
 #ifndef FSDP_TEST_SIMULATION_INTERLEAVING_H
 #define FSDP_TEST_SIMULATION_INTERLEAVING_H
 
-#include "Turns.h"
+#include "RankScheduler.h"
 #include "plan/PlanTypes.h"
 
 namespace fsdp::test {

@@ -7,15 +7,15 @@
 namespace fsdp::test {
 
 void SimulatedRanks::offer(int rank) {
-  if (death && death->rank == rank && turns.offers(rank) >= death->offer)
+  if (death && death->rank == rank && scheduler.offers(rank) >= death->offer)
     throw Error(E::PeerFailed, endOfRank);
-  turns.offer(rank);
+  scheduler.offer(rank);
   transfers.check();
 }
 
 void SimulatedRanks::await(int rank, const std::function<bool()> &ready) {
   offer(rank);
-  turns.await(rank, [&] { return transfers.hasFailed() || ready(); });
+  scheduler.await(rank, [&] { return transfers.hasFailed() || ready(); });
   transfers.check();
 }
 

@@ -32,16 +32,17 @@ struct Death {
 /// What ranks of one simulation share. Used by whoever has the turn.
 struct SimulatedRanks {
   /// `maps`: windows show other ranks' memory; else gathers fill them.
-  SimulatedRanks(Turns &turns, int size, bool maps, std::optional<Death> death)
-      : turns(turns), transfers(turns, size), size(size), maps(maps),
-        death(death), arenas(size) {}
+  SimulatedRanks(RankScheduler &scheduler, int size, bool maps,
+                 std::optional<Death> death)
+      : scheduler(scheduler), transfers(scheduler, size), size(size),
+        maps(maps), death(death), arenas(size) {}
 
   /// A rank may be overtaken, or dies. Throws Error.
   void offer(int rank);
   /// Throws PeerFailure when a rank has failed, Deadlock.
   void await(int rank, const std::function<bool()> &ready);
 
-  Turns &turns;
+  RankScheduler &scheduler;
   SimulatedTransfers transfers;
   const int size;
   const bool maps;

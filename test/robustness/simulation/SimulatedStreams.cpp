@@ -43,9 +43,9 @@ public:
   SideStream(SimulatedRanks &ranks, SimulatedCommunicator &communicator,
              std::vector<bool> &recorded)
       : ranks(ranks), communicator(communicator), recorded(recorded) {
-    ranks.turns.add(*this);
+    ranks.scheduler.add(*this);
   }
-  ~SideStream() override { ranks.turns.drop(*this); }
+  ~SideStream() override { ranks.scheduler.drop(*this); }
 
   void launch(const Task &task) { tasks.push_back(task); }
   bool isOver() const { return tasks.empty(); }

@@ -199,18 +199,18 @@ private:
   unsigned channel;
 };
 
-SimulatedTransfers::SimulatedTransfers(Turns &turns, int ranks)
-    : turns(turns), started(ranks * numChannels) {
+SimulatedTransfers::SimulatedTransfers(RankScheduler &scheduler, int ranks)
+    : scheduler(scheduler), started(ranks * numChannels) {
   for (int rank = 0; rank < ranks; ++rank)
     for (unsigned channel = 0; channel < numChannels; ++channel) {
       wires.push_back(std::make_unique<Wire>(*this, rank, channel));
-      turns.add(*wires.back());
+      scheduler.add(*wires.back());
     }
 }
 
 SimulatedTransfers::~SimulatedTransfers() {
   for (auto &wire : wires)
-    turns.drop(*wire);
+    scheduler.drop(*wire);
 }
 
 uint64_t SimulatedTransfers::start(int rank, const Transfer &transfer,
@@ -223,7 +223,8 @@ uint64_t SimulatedTransfers::start(int rank, const Transfer &transfer,
   Key key{transfer.channel, number, transfer.groupOf(ranks)};
   auto &meeting = meetings[key];
   if (!meeting)
-    meeting = std::make_unique<Meeting>(transfer, key.group, turns.random());
+    meeting =
+        std::make_unique<Meeting>(transfer, key.group, scheduler.random());
   meeting->start(key.group.indexOf(rank), transfer, shown);
   mine.open[number] = key;
   return number * numChannels + transfer.channel;

@@ -2,7 +2,7 @@
 #ifndef FSDP_TEST_SIMULATION_SIMULATEDTRANSFERS_H
 #define FSDP_TEST_SIMULATION_SIMULATEDTRANSFERS_H
 
-#include "Turns.h"
+#include "RankScheduler.h"
 #include "comm/Communicator.h"
 
 #include <map>
@@ -18,7 +18,7 @@ namespace fsdp::test {
 /// transfer ends on no rank before it has begun on all.
 class SimulatedTransfers {
 public:
-  SimulatedTransfers(Turns &turns, int ranks);
+  SimulatedTransfers(RankScheduler &scheduler, int ranks);
   ~SimulatedTransfers();
 
   /// Numbers as Communicator::start() gives them. `shown`: a window shows the
@@ -45,7 +45,7 @@ private:
   class Meeting;
   class Wire;
 
-  Turns &turns;
+  RankScheduler &scheduler;
   std::map<Key, std::unique_ptr<Meeting>> meetings;
   std::vector<std::unique_ptr<Wire>> wires; // by rank and channel
   struct Started {

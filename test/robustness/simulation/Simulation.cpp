@@ -125,8 +125,8 @@ Simulation::~Simulation() = default;
 std::vector<Ending> Simulation::simulate(const plan::PlanT &changed,
                                          const Seeded &seeded) const {
   int size = static_cast<int>(ranks.size());
-  Turns turns(seeded.seed, size);
-  SimulatedRanks shared(turns, size, seeded.maps, seeded.death);
+  RankScheduler scheduler(seeded.seed, size);
+  SimulatedRanks shared(scheduler, size, seeded.maps, seeded.death);
   struct Run {
     plan::PlanT plan;
     std::unique_ptr<SimulatedCommunicator> communicator;
@@ -146,7 +146,7 @@ std::vector<Ending> Simulation::simulate(const plan::PlanT &changed,
     runs[r].backend = std::make_unique<SimulatedBackend>(
         shared, *runs[r].communicator, seeded.execution);
   }
-  turns.run([&](int r) {
+  scheduler.run([&](int r) {
     Run &run = runs[r];
     try {
       run.executor = std::make_unique<Executor>(run.plan, *run.backend,

@@ -31,7 +31,7 @@ TEST(Recorder, TakesDownRunsAlone) {
   ASSERT_EQ(run.spans.size(), 2u); // by stream
   EXPECT_EQ(run.spans[0].kind, Span::Wait);
   EXPECT_EQ(run.spans[1].command, 3u);
-  EXPECT_EQ(run.spans[1].turn, 3u);
+  EXPECT_EQ(run.spans[1].reached, 3u);
   EXPECT_EQ(run.spans[1].end - run.spans[1].begin, 4);
 }
 
@@ -43,7 +43,7 @@ TEST(Recorder, RunsArriveAsTheyWere) {
   std::vector<ProgramRun> arrived = unpackRuns(bytes);
   ASSERT_EQ(arrived.size(), runs.size());
   EXPECT_EQ(packRuns(arrived), bytes);
-  EXPECT_EQ(arrived[0].spans[0].turn, 3u);
+  EXPECT_EQ(arrived[0].spans[0].reached, 3u);
   EXPECT_EQ(arrived[2].spans[1].begin, -8);
   EXPECT_TRUE(unpackRuns({}).empty());
 }

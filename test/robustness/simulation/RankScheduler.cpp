@@ -1,4 +1,4 @@
-#include "Turns.h"
+#include "RankScheduler.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,36 +9,37 @@ namespace fsdp::test {
 /// Choices until weights are drawn anew, on average.
 static constexpr unsigned longWhile = 200;
 
-Turns::Turns(uint64_t seed, int count) : chance(seed), ranks(count) {
+RankScheduler::RankScheduler(uint64_t seed, int count)
+    : chance(seed), ranks(count) {
   // From all alike to an order of precedence.
   spread = static_cast<double>(chance() % 5);
   drawWeights();
 }
 
-double Turns::drawWeight() {
+double RankScheduler::drawWeight() {
   double between = std::uniform_real_distribution<>(-1, 1)(chance);
   return std::pow(10, spread * between);
 }
 
-void Turns::drawWeights() {
+void RankScheduler::drawWeights() {
   for (Rank &rank : ranks)
     rank.weight = drawWeight();
   for (Known &known : activities)
     known.weight = drawWeight();
 }
 
-void Turns::add(Activity &activity) {
+void RankScheduler::add(Activity &activity) {
   activities.push_back({&activity, drawWeight()});
 }
 
-void Turns::drop(Activity &activity) {
+void RankScheduler::drop(Activity &activity) {
   activities.erase(
       std::remove_if(activities.begin(), activities.end(),
                      [&](const Known &k) { return k.activity == &activity; }),
       activities.end());
 }
 
-int Turns::next() {
+int RankScheduler::next() {
   int count = static_cast<int>(ranks.size());
   while (true) {
     if (chance() % longWhile == 0)
@@ -72,14 +73,14 @@ int Turns::next() {
   }
 }
 
-void Turns::pass(int rank) {
+void RankScheduler::pass(int rank) {
   std::lock_guard<std::mutex> lock(mutex);
   running = rank;
   if (rank >= 0)
     ranks[rank].turn.notify_one();
 }
 
-void Turns::await(int rank, const std::function<bool()> &ready) {
+void RankScheduler::await(int rank, const std::function<bool()> &ready) {
   Rank &mine = ranks[rank];
   ++mine.offers;
   mine.ready = ready;
@@ -93,9 +94,9 @@ void Turns::await(int rank, const std::function<bool()> &ready) {
     throw Deadlock("nobody can go on");
 }
 
-void Turns::offer(int rank) { await(rank, nullptr); }
+void RankScheduler::offer(int rank) { await(rank, nullptr); }
 
-void Turns::run(const std::function<void(int rank)> &body) {
+void RankScheduler::run(const std::function<void(int rank)> &body) {
   std::vector<std::thread> threads;
   for (int r = 0; r < static_cast<int>(ranks.size()); ++r)
     threads.emplace_back([&, r] {

@@ -1,6 +1,6 @@
 // Ranks that take turns in an order that follows from a seed alone.
-#ifndef FSDP_TEST_SIMULATION_TURNS_H
-#define FSDP_TEST_SIMULATION_TURNS_H
+#ifndef FSDP_TEST_SIMULATION_RANKSCHEDULER_H
+#define FSDP_TEST_SIMULATION_RANKSCHEDULER_H
 
 #include <condition_variable>
 #include <cstdint>
@@ -36,9 +36,9 @@ struct Deadlock : std::runtime_error {
 /// different size that are drawn anew from time to time: so some ranks and
 /// streams are much slower than others for a while, or stand still as long as
 /// others go on.
-class Turns {
+class RankScheduler {
 public:
-  Turns(uint64_t seed, int ranks);
+  RankScheduler(uint64_t seed, int ranks);
 
   /// Runs `body` as each rank. Returns when all have ended; it throws nothing.
   void run(const std::function<void(int rank)> &body);
@@ -87,4 +87,4 @@ private:
 
 } // namespace fsdp::test
 
-#endif // FSDP_TEST_SIMULATION_TURNS_H
+#endif // FSDP_TEST_SIMULATION_RANKSCHEDULER_H
