@@ -1,6 +1,7 @@
 // Preloaded: once guard_tensors(1) was called, memory that is asked for as
 // PyTorch asks for a tensor's ends at a page that nobody may touch, and begins
-// behind one. A kernel that leaves its operands ends the process.
+// behind one. A kernel that leaves its operands ends the process. What asks for
+// more than 4 GiB at once gets nothing: kernels would fill it for seconds.
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -38,8 +39,10 @@ extern "C" int posix_memalign(void **out, size_t alignment, size_t bytes) {
   using Function = int (*)(void **, size_t, size_t);
   static auto next =
       reinterpret_cast<Function>(dlsym(RTLD_NEXT, "posix_memalign"));
-  if (!isOn || alignment != tensorAlignment || !bytes || bytes > most)
+  if (!isOn || alignment != tensorAlignment || !bytes)
     return next(out, alignment, bytes);
+  if (bytes > most)
+    return ENOMEM;
   // Vectors may be read whole, so that a tensor ends at 16 bytes.
   bytes = (bytes + step - 1) / step * step;
   size_t pages = (bytes + page - 1) / page * page;
