@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Optional, Sequence
 import torch
 
 from ..errors import E, ExportError
+from .alike import Followed
 from .follow import Follower, Outcome
 from .lines import line_of_step
 from .merge import FirstMerger
@@ -74,27 +75,28 @@ def capture_rules(
         ExportError: the step is not the same function of each parameter in every step.
     """
     pool = Pool()
-    follower = Follower(optimizer, groups, schedule, pool)
+    followed = Followed(optimizer, groups)
+    follower = Follower(optimizer, followed, schedule, pool)
     _check_closure(optimizer)
     together = follower.follow_together() if len(groups) > 1 else None
     first = follower.follow_first()
     later = follower.follow_later(first)
     third = follower.follow_later(first)
     rules: dict[Any, Rule] = {}
-    number = 0
-    for group, members in enumerate(groups):
-        for fqn in members:
-            if not follower.tensors[number].requires_grad:
-                number += 1
-                continue
+    own: dict[int, Rule] = {}
+    members_of = ((group, fqn) for group, members in enumerate(groups) for fqn in members)
+    for number, (group, fqn) in zip(followed.places, members_of):
+        if not follower.tensors[number].requires_grad:
+            continue
+        if number not in own:
             a, b, c = (outcomes[number] for outcomes in (first, later, third))
             if together is not None:
                 _check_apart(follower, number, group, a, together)
             rule = _rule(follower, number, group, a, b, c)
             formers = tuple((f.name, id(f.initial), id(f.next)) for f in rule.formers)
             key = (group, rule.dtype, rule.shape, tuple(map(id, rule.results)), formers)
-            rules.setdefault(key, rule).parameters.append(fqn)
-            number += 1
+            own[number] = rules.setdefault(key, rule)
+        own[number].parameters.append(fqn)
     follower.check_unchanged()
     follower.check_updated()
     return list(rules.values())

@@ -11,6 +11,7 @@ import torch
 
 from ..errors import E, ExportError
 from ..step.strides import row_major_strides
+from .alike import Followed
 from .branches import Way
 from .context import following
 from .lines import line_of, line_of_step
@@ -44,11 +45,11 @@ class Follower:
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
-        groups: Sequence[Sequence[str]],
+        followed: Followed,
         schedule: Schedule,
         pool: Pool,
     ) -> None:
-        self.optimizer, self.groups, self.pool = optimizer, groups, pool
+        self.optimizer, self.groups, self.pool = optimizer, followed.groups, pool
         self.scheduled = [pool.make("hyperparameter", *column) for column in schedule.columns]
         self.in_first_step = self._values(schedule.rows[0])
         # Learning rates may become others in a run; what else changes is in the table.
@@ -57,8 +58,8 @@ class Follower:
             for row in schedule.rows
         }
         self.name = type(optimizer).__name__
-        self.fqns = [fqn for members in groups for fqn in members]
-        self.tensors = [p for group in optimizer.param_groups for p in group["params"]]
+        self.fqns = [fqn for members in self.groups for fqn in members]
+        self.tensors = followed.tensors
         # What the last step left: the optimizer's attributes, groups' other entries, and state.
         self.attributes = self._copied(
             {k: v for k, v in vars(optimizer).items() if k not in ("state", "param_groups")}
@@ -74,7 +75,8 @@ class Follower:
         self.formers: dict[tuple[int, str], int] = {}
 
     def _copied(self, values: Any) -> Any:
-        kept = {id(x): x for x in (self.optimizer, *self.tensors)}
+        tensors = (p for group in self.optimizer.param_groups for p in group["params"])
+        kept = {id(x): x for x in (self.optimizer, *tensors)}
         try:
             return copy.deepcopy(values, kept)
         except Exception:

@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim import SGD, Optimizer
 
 from fsdp_mlir import ExportError
+from fsdp_mlir.rules.alike import Followed
 from fsdp_mlir.rules.capture import capture_rules
 from fsdp_mlir.rules.schedule import constant_rates
 
@@ -94,3 +95,14 @@ def test_a_parameter_that_a_step_leaves_alone_keeps_its_value() -> None:
 
     optimizer = OfMatrices([nn.Parameter(torch.ones(6, 6)), nn.Parameter(torch.ones(6))])
     assert len(capture_rules(optimizer, [["a", "b"]], constant_rates(optimizer))) == 2
+
+
+def test_of_what_pytorchs_own_steps_treat_alike_one_is_followed() -> None:
+    """Steps of other classes may know parameters by more than shape and dtype."""
+    shapes = {"a": (6, 4), "b": (6,), "c": (6, 4), "d": (4, 6), "e": (6,)}
+    params = [nn.Parameter(torch.ones(shape)) for shape in shapes.values()]
+    optimizer = SGD(params, lr=0.1)
+    assert Followed(optimizer, [list(shapes)]).groups == [["a", "b", "d"]]
+    (rule,) = capture_rules(optimizer, [list(shapes)], constant_rates(optimizer))
+    assert rule.parameters == list(shapes)
+    assert Followed(Base(params), [list(shapes)]).groups == [list(shapes)]
