@@ -108,6 +108,7 @@ class Pool:
 
     def __init__(self) -> None:
         self._known: dict[Any, Expr] = {}
+        self._rounded: dict[tuple[Expr, torch.dtype], Expr] = {}
 
     def make(
         self,
@@ -212,8 +213,10 @@ class Pool:
         if dtype == torch.float64 or number.op in ("step", "round"):
             return number
         if number.op == "constant":
-            kept = torch.tensor(number.operands[0], dtype=torch.float64).to(dtype)
-            return self.constant(kept.item())
+            if (number, dtype) not in self._rounded:
+                kept = torch.tensor(number.operands[0], dtype=torch.float64).to(dtype)
+                self._rounded[number, dtype] = self.constant(kept.item())
+            return self._rounded[number, dtype]
         return self.number("round", number, where=where)
 
     def substitute(self, number: Expr, values: Mapping[Expr, Expr]) -> Expr:
