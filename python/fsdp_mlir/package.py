@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import site
 import sysconfig
@@ -22,7 +23,12 @@ _FOLDERS = _installed_folders()
 def is_local(name: str) -> bool:
     """Whether a file belongs to a user, and neither to Python, to an installed package nor to this
     one; `<string>` and the like, which are no files, do not."""
+    return not name.startswith("<") and _is_local(os.path.join(os.getcwd(), name))
+
+
+@functools.lru_cache(maxsize=1 << 14)  # a capture asks for each module again and again
+def _is_local(name: str) -> bool:
     path = os.path.realpath(name)
-    if name.startswith("<") or path.startswith(("/proc/", "/sys/", "/dev/", *_FOLDERS)):
-        return False
-    return "__pycache__" not in path
+    return not path.startswith(("/proc/", "/sys/", "/dev/", *_FOLDERS)) and (
+        "__pycache__" not in path
+    )

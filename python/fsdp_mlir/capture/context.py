@@ -90,6 +90,14 @@ def _refuse_hook(effects: Any, tensor: Any, *args: Any) -> None:
     )
 
 
+def _functions_unnamed() -> Any:
+    """Within it, Dynamo names no function in the lines of a log that nobody asks for: it would read
+    every file of the model, and of PyTorch, token by token."""
+    if torch._dynamo.output_graph.trace_call_log.isEnabledFor(logging.DEBUG):
+        return contextlib.nullcontext()
+    return mock.patch.object(torch._dynamo.symbolic_convert, "get_funcname", lambda *_: None)
+
+
 @contextlib.contextmanager
 def capture_settings() -> Iterator[None]:
     """Logging calls in the user's code are dropped from the graph."""
@@ -98,6 +106,7 @@ def capture_settings() -> Iterator[None]:
     hooks = mock.patch.object(torch._dynamo.side_effects.SideEffects, "register_hook", _refuse_hook)
     with (
         hooks,
+        _functions_unnamed(),
         torch._dynamo.config.patch(
             ignore_logging_functions=methods | {print, warnings.warn},
             # Every size and number is what it is in this batch, also after another capture.

@@ -19,12 +19,14 @@ from torch.utils._pytree import tree_leaves
 from ..step.strides import row_major_strides
 
 
-def _interpolations() -> Iterator[Any]:
-    aten = torch.ops.aten
+@functools.cache
+def _interpolations() -> list[Any]:
+    aten, found = torch.ops.aten, []
     for schema in torch._C._jit_get_all_schemas():
         name = schema.name.removeprefix("aten::")
         if name.lstrip("_").startswith("upsample_") and schema.name != name:
-            yield getattr(getattr(aten, name), schema.overload_name or "default")
+            found.append(getattr(getattr(aten, name), schema.overload_name or "default"))
+    return found
 
 
 def _fft_r2c(

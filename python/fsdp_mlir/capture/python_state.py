@@ -4,6 +4,7 @@ functions refer to."""
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import Any, Optional, Union
 
 import torch
@@ -83,6 +84,8 @@ class PythonState:
         """As `numbers`, of the members of lists and dicts."""
         changed = []
         for known, (value, contents) in self._contents.items():
+            if _same_contents(value, contents):
+                continue
             now = _by_key(value)
             for key, before in _by_key(contents).items():
                 both = is_number(before) and is_number(now.get(key))
@@ -176,4 +179,4 @@ def _same_contents(one: Any, other: Any) -> bool:
         return all(key in other and _same(value, other[key]) for key, value in one.items())
     if isinstance(one, set):
         return one == other
-    return all(map(_same, one, other))
+    return all(map(operator.is_, one, other)) or all(map(_same, one, other))
