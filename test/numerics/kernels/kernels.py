@@ -89,7 +89,7 @@ def _copy(leaf: Any) -> Any:
 
 def samples() -> dict[str, list[Call]]:
     """Calls by operator that PyTorch's samples make, forward and backward."""
-    from torch.testing._internal.common_methods_invocations import op_db
+    from support.op_samples import op_db
 
     recorder = _Recorder()
     for op in op_db:

@@ -22,8 +22,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from torch.testing._internal import common_methods_invocations
-    from torch.testing._internal.common_methods_invocations import op_db
     from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+
+from support.op_samples import op_db
 
 SEED = 0
 

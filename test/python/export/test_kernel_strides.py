@@ -166,7 +166,7 @@ class Comparison(TorchDispatchMode):
 def runs_of_samples() -> Iterator[Callable[[], Any]]:
     """PyTorch's own samples of all its operators, forward and backward, as they are and permuted,
     with gradients of the same order or row-major."""
-    from torch.testing._internal.common_methods_invocations import op_db
+    from support.op_samples import op_db
 
     def turned(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.dim() < 3:
