@@ -34,9 +34,9 @@ struct Tally {
   std::vector<std::string> survivors;
 };
 
-std::string refusal(const PlanT &plan) {
+std::string refusal(const std::string &serialized) {
   try {
-    parsePlan(serializePlan(plan), "mutant", fsdp::findDispatcherSchema);
+    parsePlan(serialized, "mutant", fsdp::findDispatcherSchema);
     return "";
   } catch (const PlanError &error) {
     return error.what();
@@ -69,9 +69,12 @@ void mutate(const std::string &path, unsigned perClass, uint64_t seed,
     for (unsigned i = 0; i < perClass; ++i) {
       PlanT mutant = plan;
       auto said = mutation.apply(mutant, random);
-      if (!said || serializePlan(mutant) == original)
+      if (!said)
         continue;
-      std::string why = refusal(mutant);
+      const std::string serialized = serializePlan(mutant);
+      if (serialized == original)
+        continue;
+      std::string why = refusal(serialized);
       if (verbose)
         std::cerr << mutation.name << ": " << *said << ": " << why << "\n";
       if (why.empty() && meaningOf(mutant) == meaning && isOrdered(mutant)) {
@@ -95,7 +98,7 @@ void writeMutant(const std::string &to, const std::string &name,
   for (const Mutation &mutation : allMutations()) {
     PlanT mutant = plan;
     if (mutation.name == name && mutation.apply(mutant, random) &&
-        !refusal(mutant).empty())
+        !refusal(serializePlan(mutant)).empty())
       return writePlan(mutant, to);
   }
   throw PlanError(fsdp::E::PlanConstraint,
