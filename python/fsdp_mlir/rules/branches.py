@@ -39,7 +39,11 @@ class Branches:
         _, a, b = key
         owners = owners_of(a) | owners_of(b)
         if len(owners) > 1:
-            fail("branches on several parameters at once; each parameter is updated by itself")
+            fail(
+                "branches on a number that follows from several parameters at once, such as a sum "
+                "over all of them, and a plan updates each parameter by itself; use an optimizer "
+                "that looks at one parameter at a time"
+            )
         taken = self.of_parameters.setdefault(*owners, {}) if owners else self.decisions
         if key not in taken:
             if len(taken) == _MOST:

@@ -16,6 +16,7 @@ import torch
 from ..errors import E, ExportError
 from .alike import Followed
 from .follow import Follower, Outcome
+from .group_entries import described, entry_of_state
 from .lines import line_of_step
 from .merge import FirstMerger
 from .pairs import element_dtype
@@ -200,7 +201,7 @@ def _rule(
         if value.is_number and not begins.is_number:
             follower.fail(f"makes its state {name} a number")
         if counts and begins is not pool.constant(1):
-            follower.fail(f"begins to count in its state {name!r} at another number than 1")
+            follower.fail(f"begins to count in {described(name)} at another number than 1")
     names = [name for name, value in later.states.items() if not value.is_number]
     kept = [name for index, name in sorted(follower.formers) if index == number]
     results = [own(later.param), *(own(later.states[name]) for name in names)]
@@ -235,7 +236,7 @@ def _rule(
     formers = [
         Former(name, merger.formers.get(name, zero), value) for name, value in zip(kept, follows)
     ]
-    rule = Rule(group, results[0].dtype, [], [], results[:1], formers)
+    rule = Rule(group, results[0].dtype, [], [], results[:1], _read(formers, results))
     param = follower.tensors[number]
     if results[0].dtype != element_dtype(param.dtype):
         follower.fail(f"gives {results[0].dtype} for a parameter of {param.dtype}")
@@ -264,6 +265,18 @@ def _rule(
                 "to another optimizer"
             )
     return rule
+
+
+def _read(formers: list[Former], results: Sequence[Expr]) -> list[Former]:
+    """Without the numbers of a group that nothing reads, such as those that are kept for logs."""
+    by_name = {former.name: former for former in formers}
+    left: list[Any] = [*results, *(f.next for f in formers if entry_of_state(f.name) is None)]
+    read: set[str] = set()
+    while left:
+        names = {x.operands[1] for x in reached(left) if x.op == "former"} - read
+        read |= names
+        left = [by_name[name].next for name in names]
+    return [f for f in formers if entry_of_state(f.name) is None or f.name in read]
 
 
 def _check_apart(

@@ -16,10 +16,20 @@ from .branches import Way
 from .context import following
 from .lines import line_of, line_of_step
 from .merge import Merger
-from .numbers import Number, plain_number, same_value
+from .numbers import Number, same_value
 from .reach import check_kept_tensors, check_reach, way_out
 from .trace import Trace
-from .kept_state import Counted, counted, first_state, kept_of, later_state, left_state
+from .group_entries import (
+    Entries,
+    KeptEntry,
+    drop_entries,
+    entries_left,
+    kept_entries,
+    options_of,
+    plain_entries,
+    state_of_entry,
+)
+from .kept_state import first_state, kept_of, later_state, left_state
 from .pairs import element_dtype
 from .values import Comparison, Expr, Pool, holds_for
 from .schedule import Schedule, set_number
@@ -64,7 +74,8 @@ class Follower:
         self.attributes = self._copied(
             {k: v for k, v in vars(optimizer).items() if k not in ("state", "param_groups")}
         )
-        self.entries = [self._entry(group) for group in optimizer.param_groups]
+        options = self._copied([options_of(group) for group in optimizer.param_groups])
+        self.entries = [plain_entries(entries, optimizer) for entries in options]
         # Python state that a step has changed, and what names it in the optimizer's source.
         self.changed: dict[str, str] = {}
         self.state: list[dict[str, Any]] = [dict(optimizer.state.get(p, {})) for p in self.tensors]
@@ -81,25 +92,6 @@ class Follower:
             return copy.deepcopy(values, kept)
         except Exception:
             return copy.copy(values)
-
-    def _entry(self, group: Group) -> Group:
-        """A group's options: hyperparameters that are tensors are numbers.
-
-        `foreach` is followed as the for-loop. On the CPU most optimizers then run the same kernels,
-        on one tensor after the other; RAdam, NAdam, ASGD and Adafactor round otherwise. SGD runs
-        the same ones with `fused`, but that its first step says so.
-        """
-        entry = self._copied({k: v for k, v in group.items() if k != "params"})
-        for key, value in entry.items():
-            if isinstance(value, (tuple, list)):
-                entry[key] = type(value)(map(plain_number, value))
-            else:
-                entry[key] = plain_number(value)
-        if "foreach" in entry:
-            entry["foreach"] = False
-        if isinstance(self.optimizer, torch.optim.SGD):
-            entry["fused"] = False
-        return entry
 
     def _values(self, row: Sequence[Optional[float]]) -> dict[Expr, Expr]:
         """The scheduled numbers that are known in a row of the schedule."""
@@ -121,8 +113,8 @@ class Follower:
                 return None
         return outcome
 
-    def fail(self, what: str) -> NoReturn:
-        where = line_of_step(type(self.optimizer))
+    def fail(self, what: str, text: str = "") -> NoReturn:
+        where = line_of_step(type(self.optimizer), text)
         raise ExportError(E.OPTIMIZER_STEP, f"{where}the step of {self.name} {what}")
 
     def follow_first(self) -> list[Outcome]:
@@ -177,10 +169,13 @@ class Follower:
     def _later_state(
         self, trace: Trace, index: int, param: torch.Tensor, name: str, value: Any
     ) -> Any:
-        number = self.pool.make("step", -1)
+        return later_state(trace, index, param, name, value, self._found_number(index, name))
+
+    def _found_number(self, index: int, name: str) -> Expr:
+        """What a step finds of a state that is one number."""
         if (index, name) in self.formers:
-            number = self.pool.make("former", self.formers[index, name], name)
-        return later_state(trace, index, param, name, value, number)
+            return self.pool.make("former", self.formers[index, name], name)
+        return self.pool.make("step", -1)
 
     def follow(self, place: Callable[[Trace, int, torch.Tensor, str, Any], Any]) -> list[Outcome]:
         """Every way through one step, merged. `place` gives the value that a state begins with.
@@ -237,11 +232,15 @@ class Follower:
             ]
 
         outcomes = explore(Way())
-        self.attributes, [entry], state = left[0]
-        counts = [{k for k, v in e.items() if isinstance(v, Counted)} for _, [e], _ in left]
-        for key in set.union(*counts) - set.intersection(*counts):
-            self._changes_entry(key)
-        self.entries = [*self.entries[:group], entry, *self.entries[group + 1 :]]
+        self.attributes, _, state = left[0]
+        kept = {key: value for _, [own], _ in left for key, value in own.items()}
+        if place is first_state:
+            self.entries = [*self.entries]
+            self.entries[group] = {**self.entries[group], **kept}
+        for key in kept.keys() - kept_entries(self.entries[group]).keys():
+            self._refuse_entry(key)
+        for outcome in outcomes:
+            drop_entries(outcome.states, but=kept)
         self.state = list(self.state)
         for index, own in zip(self._members(group), state):
             self.state[index] = own
@@ -260,8 +259,7 @@ class Follower:
         """The step of an optimizer that has only these groups."""
         shadow = object.__new__(type(self.optimizer))
         shadow.__dict__.update(self._copied(self.attributes))
-        entries = [self._copied(self.entries[group]) for group in groups]
-        given = self._copied(entries)
+        given = [self._copied(self.entries[group]) for group in groups]
         for number in self.scheduled:
             if number.operands[0] in groups:
                 own = given[groups.index(number.operands[0])]
@@ -278,18 +276,24 @@ class Follower:
                 ]
                 left = iter(params)
                 shadow.param_groups = []
-                for group, own, entry in zip(groups, given, entries):
-                    own |= {k: v.before(trace) for k, v in entry.items() if isinstance(v, Counted)}
+                for group, own in zip(groups, given):
+                    start = self._members(group).start
+                    for key, entry in kept_entries(own).items():
+                        number = self._found_number(start, state_of_entry(key))
+                        own[key] = entry.found(trace, number)
                     its = [next(left) for _ in self._members(group)]
-                    shadow.param_groups.append({"params": its, **own})
+                    shadow.param_groups.append(Entries({"params": its, **own}))
+                held = list(shadow.param_groups)
                 shadow.state = collections.defaultdict(dict)
                 shadow.state.update({p: s for p, s in zip(params, states) if s})
                 type(self.optimizer).step(shadow)
                 outcomes = [self._outcome(trace, p, shadow.state.get(p, {})) for p in params]
                 check_kept_tensors(trace.made, params, fakes, vars(shadow), self.fail)
                 after = [kept_of(trace, shadow.state.get(p, {})) for p in params]
-                for left_group, own, entry in zip(shadow.param_groups, given, entries):
-                    self._check_entries(trace, left_group, own, entry)
+                kept = [
+                    self._left_entries(trace, *x, dict(zip(members, outcomes)))
+                    for x in zip(groups, held, given)
+                ]
         except ExportError:
             raise
         except Exception as error:
@@ -305,7 +309,7 @@ class Follower:
         )
         attributes = {k: v for k, v in vars(shadow).items() if k not in ("state", "param_groups")}
         self._check_attributes(attributes)
-        return outcomes, attributes, entries, after
+        return outcomes, attributes, kept, after
 
     def _parameter(self, trace: Trace, index: int) -> torch.Tensor:
         like = self.tensors[index]
@@ -372,19 +376,26 @@ class Follower:
             if counts and not same_value(value, self.attributes.get(key)):
                 self.changed.setdefault(key, f"self.{key}")
 
-    def _check_entries(self, trace: Trace, group: Group, before: Group, entry: Group) -> None:
-        """A step may count itself in its groups, which `entry` then says."""
-        after = {k: v for k, v in group.items() if k != "params"}
-        for key in {*after, *before}:
-            a, b, kept = after.get(key), before.get(key), entry.get(key)
-            is_same = key in after and key in before and not isinstance(kept, Counted)
-            if is_same and same_value(a, b):
-                continue
-            count = counted(trace, kept, b, a)
-            if count is None:
-                self._changes_entry(key)
-            else:
-                entry[key] = count
+    def _left_entries(
+        self, trace: Trace, group: int, entries: Entries, given: Group, outcomes: dict[int, Outcome]
+    ) -> dict[str, KeptEntry]:
+        """The entries that steps change. What a group's numbers are is state of its parameters."""
+        columns = [x.operands for x in self.scheduled]
+        scheduled = {name.partition(".")[0] for number, name in columns if number == group}
+        kept = kept_entries(self.entries[group])
+        refusals = self._refuse_entry, self._refuse_tensor
+        left = entries_left(trace, entries, given, kept, scheduled, *refusals)
+        for index in self._members(group):
+            outcomes[index].states.update(left.numbers)
+            outcomes[index].begins.update(left.begins)
+        return left.kept
 
-    def _changes_entry(self, key: str) -> None:
+    def _refuse_entry(self, key: str) -> None:
         self.changed.setdefault(f"{key} of its parameter groups", f'"{key}"')
+
+    def _refuse_tensor(self, key: str) -> NoReturn:
+        self.fail(
+            f"keeps in {key!r} of its parameter groups a number that follows from what tensors hold; "
+            "keep it in the optimizer's state, per parameter, as a tensor",
+            f'"{key}"',
+        )

@@ -27,39 +27,6 @@ class Kept:
     layout: Layout
 
 
-@dataclass
-class Counted:
-    """An entry of a parameter group that counts the steps; `dtype` is that of a tensor which does."""
-
-    dtype: Optional[torch.dtype]
-
-    def before(self, trace: Trace) -> Any:
-        """What a step finds there."""
-        number = trace.pool.make("step", -1)
-        return (
-            Number(trace, number) if self.dtype is None else trace.make((), (), self.dtype, number)
-        )
-
-
-def counted(trace: Trace, kept: Any, before: Any, after: Any) -> Optional[Counted]:
-    """How a group's entry counts the steps that was `before` and is `after` one, where earlier ones
-    have left `kept`; None: it does not."""
-    value = _number(trace, after)
-    if isinstance(kept, Counted):
-        return kept if value is trace.pool.make("step", 0) else None
-    begins = before is None or _number(trace, before) is trace.pool.constant(0)
-    if not begins or value is not trace.pool.constant(1):
-        return None
-    return Counted(after.dtype if isinstance(after, torch.Tensor) else None)
-
-
-def _number(trace: Trace, value: Any) -> Optional[Expr]:
-    if isinstance(value, torch.Tensor):
-        return trace.value_of(value) if value.numel() == 1 else None
-    is_number = isinstance(value, (int, float, Number)) and not isinstance(value, bool)
-    return trace.number(value) if is_number else None
-
-
 def first_state(trace: Trace, index: int, param: torch.Tensor, name: str, value: Any) -> Any:
     """State that the optimizer had before its first step."""
     if not isinstance(value, torch.Tensor):

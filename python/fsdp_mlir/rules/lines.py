@@ -10,13 +10,14 @@ from .numbers import is_optimizers
 
 
 def line_of_step(optimizer: type, text: str = "") -> str:
-    """The first line of the optimizer's `step` that has `text`, or else that which defines it."""
+    """The first line of the optimizer's `step` that has `text`, in quotes of either kind, or else
+    that which defines it."""
     try:
         step = inspect.unwrap(optimizer.step)
         lines, start = inspect.getsourcelines(step)
     except (OSError, TypeError):
         return ""
-    has = [number for number, line in enumerate(lines) if text and text in line]
+    has = [number for number, line in enumerate(lines) if text and text in line.replace("'", '"')]
     defines = [number for number, line in enumerate(lines) if line.lstrip().startswith("def ")]
     number = (has or defines or [0])[0]
     return f"{os.path.basename(inspect.getfile(step))}:{start + number}: "

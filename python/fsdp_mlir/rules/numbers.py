@@ -5,6 +5,9 @@ They stand for floats and have no value, so that none can become a constant unse
 
 from __future__ import annotations
 
+import ast
+import functools
+import linecache
 import os
 import sys
 from typing import Any, Callable, NoReturn, Protocol
@@ -45,6 +48,41 @@ def is_optimizers(path: str) -> bool:
     if path.startswith((package.FOLDER, "<")) or path == _HELPERS:
         return False
     return path.startswith(_OPTIM) or not (path.startswith(PYTORCH) or is_pythons(path))
+
+
+def catches_zero_division() -> bool:
+    """Whether the optimizer computes now where it has a handler for divisions by zero."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and not is_optimizers(frame.f_code.co_filename):
+        frame = frame.f_back
+    while frame is not None and not frame.f_code.co_filename.startswith(package.FOLDER):
+        guarded = _guarded_lines(frame.f_code.co_filename)
+        if any(frame.f_lineno in lines for lines in guarded):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@functools.cache
+def _guarded_lines(path: str) -> tuple[range, ...]:
+    """The lines of a Python file where a division by zero is handled."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(path)))
+    except SyntaxError:
+        return ()
+    return tuple(
+        range(node.body[0].lineno, (node.body[-1].end_lineno or 0) + 1)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Try) and any(map(_handles_zero_division, node.handlers))
+    )
+
+
+def _handles_zero_division(handler: ast.ExceptHandler) -> bool:
+    names = (
+        {x.id for x in ast.walk(handler.type) if isinstance(x, ast.Name)} if handler.type else {}
+    )
+    errors = {"ZeroDivisionError", "ArithmeticError", "Exception", "BaseException"}
+    return handler.type is None or bool(errors & {*names})
 
 
 class _Node:

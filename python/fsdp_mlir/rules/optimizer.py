@@ -13,6 +13,7 @@ from ..errors import E, ExportError
 from ..step.names import StateNames
 from ..step.optimizer_list import parts_of
 from .capture import Rule, capture_rules
+from .group_entries import described
 from .writer import RuleWriter
 from .schedule import OF_SCHEDULERS, Schedule, constant_rates
 from ..step.training_step import TrainingStep
@@ -139,7 +140,7 @@ def _check_counted(optimizer: torch.optim.Optimizer, rules: list[Rule]) -> None:
         raise ExportError(
             E.OPTIMIZER,
             f"{where + ': ' if where else ''}the step of {type(optimizer).__name__} keeps a number "
-            f"in its state {former.name!r} that follows from every step before, and a GradScaler "
+            f"in {described(former.name)} that follows from every step before, and a GradScaler "
             "skips steps that only the run knows; leave the scaler out, or use another optimizer",
         )
 

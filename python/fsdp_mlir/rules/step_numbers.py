@@ -26,7 +26,8 @@ def numbers_after(
         values = _evaluate(numbers, step, former, hyperparameter)
         begins = {n["name"]: values[n["name"]] for n in formers}
         former = {n["name"]: values[n["next"]] for n in formers}
-    return {n["state"]: (former if steps else begins)[n["name"]] for n in formers}
+    values = former if steps else begins
+    return {n["state"]: values[n["name"]] for n in formers if "state" in n}
 
 
 def _evaluate(

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .branches import Branches, Way
 from .functional import calls_of_members, functional_form
 from .memory import Memory
-from .numbers import Number, current_line
+from .numbers import Number, catches_zero_division, current_line
 from .pairs import compute_in_pairs, is_complex_call
 from .values import Comparison, Expr, Pool, owners_of
 from .views import laid_out, layout_of
@@ -56,8 +56,11 @@ class Trace(Memory):
         for operand in operands:
             if not isinstance(operand, (int, float, torch.SymFloat)):
                 return NotImplemented
-        where = current_line()
-        return self.wrap(self.pool.number(op, *map(self.number, operands), where=where))
+        where, numbers = current_line(), [*map(self.number, operands)]
+        if op == "divide" and catches_zero_division():
+            if self.decide(("select_equal", numbers[1], self.pool.constant(0))):
+                raise ZeroDivisionError("float division by zero")
+        return self.wrap(self.pool.number(op, *numbers, where=where))
 
     def by_period(self, op: str, number: Any, period: Any) -> Any:
         """`number % period` as "mod", or `number // period`, of a count of steps."""

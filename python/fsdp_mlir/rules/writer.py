@@ -11,6 +11,7 @@ import torch
 from ..dtypes import dtype_name
 from ..errors import E, ExportError
 from .capture import Rule
+from .group_entries import entry_of_state, state_of_entry
 from .values import Expr, Pool
 from ..archive.torchscript import call_text, method_text
 
@@ -51,7 +52,8 @@ class RuleWriter:
         # What a state will be may follow from further ones: the list grows.
         for number in self._numbers:
             if number["op"] == "former":
-                number["next"] = self._name(self._formers[number["state"]].next)
+                state = number["state"] if "state" in number else state_of_entry(number["entry"])
+                number["next"] = self._name(self._formers[state].next)
         numbers = [n["name"] for n in self._numbers if n["name"] in self._taken]
         arguments += [{"name": name, "role": "number"} for name in numbers]
         types = {"number": "float"}
@@ -132,7 +134,9 @@ class RuleWriter:
             entry["hyperparameter"] = value.operands[1]
         elif value.op == "former":
             former = self._formers[value.operands[1]]
-            entry |= {"operands": [self._operand(former.initial)], "state": former.name}
+            key = entry_of_state(former.name)
+            of = {"state": former.name} if key is None else {"entry": key}
+            entry |= {"operands": [self._operand(former.initial)], **of}
         else:
             entry["operands"] = [self._operand(operand) for operand in value.operands]
         name = f"s{len(self._numbers)}"

@@ -31,7 +31,7 @@ def test_an_optimizer_is_pytorchs(name: str, tmp_path: pathlib.Path, fsdp2: Pool
 
     def run(ranks: int) -> chain.Result:
         folder = tmp_path / str(ranks)
-        compiled = chain.lower(FILE, tmp_path / "step.pt", folder, argv, f"mesh={ranks}")
+        compiled = chain.lower(FILE, tmp_path / "step.pt", folder, argv, f"mesh={ranks}{layout}")
         if not follows:
             return chain.run_plan(compiled, ranks, steps=STEPS)
         flags = ("--checkpoint-dir", folder / "kept", "--checkpoint-interval", CUT)
@@ -42,7 +42,8 @@ def test_an_optimizer_is_pytorchs(name: str, tmp_path: pathlib.Path, fsdp2: Pool
         return whole
 
     # Numbers that follow from all steps before are in no checkpoint.
-    follows = name.startswith(("asgd", "nadam"))
+    follows = name.startswith(("asgd", "nadam", "schedule-free"))
+    layout = " shard-layout=flat" if name.endswith("flat") else ""
     compare.check_bits(run(2), expected())
     compare.check_bits(run(1), reference.eager(reference.load_step(FILE, argv), STEPS))
     if name != "adam-fused-one-cycle":  # hold-scalars-invalid.mlir

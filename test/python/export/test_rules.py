@@ -289,11 +289,16 @@ def counts_in_its_group(optimizer: Own, p: torch.Tensor, state: dict, group: dic
     p.sub_(p.grad, alpha=group["step"])
 
 
-def marks_its_group(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
-    if "seen" not in group:
-        group["seen"] = 1
-        return
+def keeps_a_norm_in_its_group(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    group["norm"] = p.grad.norm().item()
     p.sub_(p.grad)
+
+
+def sums_over_all(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    """As optimizers that estimate a distance do, such as Prodigy."""
+    distance = sum((q.grad * q).sum() for q in group["params"]).item()
+    if distance > 0:
+        group["d"] = distance
 
 
 def begins_late(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
@@ -333,8 +338,12 @@ def keeps_a_norm(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> N
         ),
         (counts_in_its_group, r": the step of Own changes Python state \(step of its parameter gr"),
         (
-            marks_its_group,
-            r": the step of Own changes Python state \(seen of its parameter groups\)",
+            keeps_a_norm_in_its_group,
+            "keeps in 'norm' of its parameter groups a number that follows",
+        ),
+        (
+            sums_over_all,
+            "branches on a number that follows from several .* a plan updates each para",
         ),
         (keeps_a_norm, ": the step of Own keeps in its state 'norm' a Python number that follows"),
         (begins_late, ": the step of Own begins to count in its state 'step' at another number"),
@@ -387,7 +396,21 @@ def looks_ahead(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> No
         p.copy_(slow)
 
 
-@pytest.mark.parametrize("update", [two_numbers, looks_ahead])
+def numbers_of_its_group(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    """As optimizers free of schedules keep them; and a first step of its own."""
+    if "seen" not in group:
+        group["seen"] = 1
+    else:
+        p.mul_(0.5)
+    largest = group["largest"] = max(group["lr"], group.get("largest", -1.0))
+    total = group["total"] = group.get("total", 0.0) + (largest - 0.1) ** 2
+    try:
+        p.sub_(p.grad, alpha=largest / total)
+    except ZeroDivisionError:
+        p.sub_(p.grad)
+
+
+@pytest.mark.parametrize("update", [two_numbers, looks_ahead, numbers_of_its_group])
 def test_numbers_that_follow_from_earlier_steps(update: Callable[..., None]) -> None:
     reference = nn.Parameter(torch.ones(6))
     optimizer = Own([reference], update)
@@ -395,9 +418,12 @@ def test_numbers_that_follow_from_earlier_steps(update: Callable[..., None]) -> 
     tensors = [reference.detach().clone()]
     tensors += [torch.zeros(6) for _ in rule.description["states"]]
     for step in range(1, 13):
+        if step == 5:
+            optimizer.param_groups[0]["lr"] *= 3
+        rate = optimizer.param_groups[0]["lr"]
         reference.grad = torch.randn(6)
         optimizer.step()
-        tensors = rule([tensors[0], reference.grad, *tensors[1:]], 0.1, step)
+        tensors = rule([tensors[0], reference.grad, *tensors[1:]], rate, step)
         assert torch.equal(bits(tensors[0]), bits(reference)), step
 
 

@@ -66,6 +66,56 @@ class Lion(Optimizer):
                 exp_avg.mul_(beta2).add_(p.grad, alpha=1 - beta2)
 
 
+class ScheduleFree(Optimizer):
+    """As the package `schedulefree` writes it: numbers of a group follow from those of the step
+    before, and gradients are taken between a parameter and its average."""
+
+    def __init__(self, params, lr=1e-2, betas=(0.9, 0.999), adaptive=True, warmup_steps=4) -> None:
+        numbers = {"k": 0, "weight_sum": 0.0, "lr_max": -1.0, "scheduled_lr": 0.0}
+        options = {"lr": lr, "betas": betas, "adaptive": adaptive, "warmup_steps": warmup_steps}
+        super().__init__(params, {**options, **numbers, "train_mode": False})
+
+    def train(self) -> None:
+        for group in self.param_groups:
+            group["train_mode"] = True
+
+    @torch.no_grad()
+    def step(self, closure=None) -> None:
+        for group in self.param_groups:
+            if not group["train_mode"]:
+                raise RuntimeError("call optimizer.train() before the first step")
+            (beta1, beta2), k = group["betas"], group["k"]
+            rate = group["lr"] * (
+                (k + 1) / group["warmup_steps"] if k < group["warmup_steps"] else 1
+            )
+            group["scheduled_lr"] = rate
+            largest = group["lr_max"] = max(rate, group["lr_max"])
+            weight_sum = group["weight_sum"] = group["weight_sum"] + largest**2
+            try:
+                share = largest**2 / weight_sum
+            except ZeroDivisionError:
+                share = 0
+            for p in (p for p in group["params"] if p.grad is not None):
+                state, update = self.state[p], p.grad
+                if "z" not in state:
+                    state["z"] = torch.clone(p)
+                    state["exp_avg_sq"] = torch.zeros_like(p)
+                if group["adaptive"]:
+                    state["exp_avg_sq"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+                    square = state["exp_avg_sq"].div(1 - beta2 ** (k + 1))
+                    update = p.grad.div_(square.sqrt_().add_(1e-8))
+                p.lerp_(end=state["z"], weight=share)
+                p.add_(update, alpha=rate * (beta1 * (1 - share) - 1))
+                state["z"].sub_(update, alpha=rate)
+            group["k"] = k + 1
+
+
+def schedule_free(params, **options) -> Optimizer:
+    optimizer = ScheduleFree(params, **options)
+    optimizer.train()
+    return optimizer
+
+
 OPTIMIZERS: dict[str, Callable[[nn.Sequential], Optimizer | list[Optimizer]]] = {
     "adam": lambda model: Adam(
         groups(model, {"amsgrad": True}, {"maximize": True}, {"weight_decay": 0.0, "eps": 1e-5}),
@@ -116,6 +166,10 @@ OPTIMIZERS: dict[str, Callable[[nn.Sequential], Optimizer | list[Optimizer]]] = 
         groups(model, {"momentum": 0.9}, {"centered": True}, {"weight_decay": 0.1})
     ),
     "rprop": lambda model: Rprop(model.parameters()),
+    "schedule-free": lambda model: schedule_free(without_decay_of_biases(model)),
+    "schedule-free-from-zero-flat": lambda model: schedule_free(
+        groups(model, {"lr": 0.1}, {"lr": 0.2}, {"warmup_steps": 0}), adaptive=False
+    ),
     "adamw-fused": lambda model: AdamW(without_decay_of_biases(model), fused=True),
     "adamw-one-cycle": lambda model: AdamW(without_decay_of_biases(model)),
     "adam-fused-one-cycle": lambda model: Adam(model.parameters(), fused=True),
@@ -144,6 +198,8 @@ def schedule(
         return lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=20)
     if name.endswith("rising-decay"):
         return RisingDecay(optimizer)
+    if "from-zero" in name:
+        return lambda step: step / 20
     return lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 3, T_mult=2)
 
 
