@@ -15,6 +15,11 @@ std::vector<double> evaluateScalars(const ScalarList &scalars,
   for (const auto &s : scalars) {
     // Only earlier ones may be referred to; the checker sees to it, at() holds.
     auto operand = [&](int i) { return values.at(static_cast<size_t>(i)); };
+    // What is chosen by a number that is not known is not known either.
+    auto choose = [&](bool holds) {
+      bool known = !std::isnan(operand(s->a)) && !std::isnan(operand(s->b));
+      return known ? operand(holds ? s->c : s->d) : std::nan("");
+    };
     double v = 0;
     switch (s->kind) {
     case plan::ScalarKind::Constant:
@@ -45,13 +50,13 @@ std::vector<double> evaluateScalars(const ScalarList &scalars,
       v = -operand(s->a);
       break;
     case plan::ScalarKind::Select:
-      v = operand(s->a) == operand(s->b) ? operand(s->c) : operand(s->d);
+      v = choose(operand(s->a) == operand(s->b));
       break;
     case plan::ScalarKind::SelectLess:
-      v = operand(s->a) < operand(s->b) ? operand(s->c) : operand(s->d);
+      v = choose(operand(s->a) < operand(s->b));
       break;
     case plan::ScalarKind::SelectLessEqual:
-      v = operand(s->a) <= operand(s->b) ? operand(s->c) : operand(s->d);
+      v = choose(operand(s->a) <= operand(s->b));
       break;
     case plan::ScalarKind::SquareRoot:
       v = std::sqrt(operand(s->a));

@@ -104,6 +104,12 @@ TEST(Scalars, AFormerOneOfStepsThatAreNotKnownIsRefused) {
   StepContext context{3, {0.1}};
   context.before = [](uint64_t) { return std::vector<double>{std::nan("")}; };
   EXPECT_THROW(scalars.beginStep(context), Error);
+  // Also the largest rate so far, max(former, lr).
+  list.back()->kind = plan::ScalarKind::SelectLess;
+  list.back()->c = 2;
+  list.back()->d = 1;
+  StepScalars largest(list);
+  EXPECT_THROW(largest.beginStep(context), Error);
 }
 
 TEST(Scalars, SelectComparesForEquality) {
