@@ -27,7 +27,7 @@ class FollowedOptimizer:
 
     def __init__(self, optimizer: Any) -> None:
         self.parts = [weakref.ref(part) for part in parts_of(as_one(optimizer))]
-        self.constants = self._numbers()[1]
+        self.constants, self.flags = self._numbers()[1], self._flags()
         self._sizes = self._sizes_of_groups()
         self._may_get_state = not self._has_state()
 
@@ -58,8 +58,21 @@ class FollowedOptimizer:
             )
         if constants != self.constants:
             raise self._refusal(constants)
+        self.check_flags()
         if rates != session.rates:
             session.set_rates(rates)
+
+    def check_flags(self) -> None:
+        """Raises RunError where a group's flag is another one than a plan was made with, as eval() of
+        a schedule-free optimizer makes it."""
+        for (group, name), now in self._flags().items():
+            if self.flags.get((group, name), now) != now:
+                raise RunError(
+                    E.RUN_STATE,
+                    f"{name} of the optimizer's group {group} was {not now} when the step was compiled "
+                    f"and is {now} now, and a run has weights of its own, which train on; set it "
+                    "back, and see docs/own-loop.md (schedule-free optimizers) for weights to evaluate",
+                )
 
     def put_rates(self, rates: Sequence[float]) -> None:
         """Gives the groups what the run was given: a scheduler goes on from there."""
@@ -85,7 +98,12 @@ class FollowedOptimizer:
 
     def _has_state(self) -> bool:
         optimizers = (part() for part in self.parts)
-        return any(optimizer.state for optimizer in optimizers if optimizer is not None)
+        states = (optimizer.state for optimizer in optimizers if optimizer is not None)
+        return any(any(state.values()) for state in states)  # one that was looked up is empty
+
+    def _flags(self) -> dict[Column, bool]:
+        entries = ((i, x) for i, group in enumerate(self._groups()) for x in group.items())
+        return {(i, key): value for i, (key, value) in entries if isinstance(value, bool)}
 
     def _numbers(self) -> tuple[list[float], dict[Column, float]]:
         """Learning rates, and the numbers that a plan has as constants."""

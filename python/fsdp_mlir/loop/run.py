@@ -149,6 +149,8 @@ class Run:
     def eval(self, batch: StepBatch = None) -> dict[str, Union[float, torch.Tensor]]:
         """The loss and the metrics of one batch on this rank, by the plan's program `eval`, and
         the step's `outputs`: tensors of their own, whose dimension 0 is the sample."""
+        if self._followed is not None:
+            self._followed.check_flags()
         return self._session.evaluate(batch)
 
     @property

@@ -50,6 +50,7 @@ def describe_optimizer(
         first = len(groups)
         own = _describe_groups(part, names, first)
         groups += own
+        _warn_of_modes(part)
         captured = capture_rules(
             part, [group["parameters"] for group in own], schedule.part(first, len(own))
         )
@@ -132,6 +133,17 @@ def _symbol(rule: Rule, optimizer: str, taken: Container[str]) -> str:
     while symbol in taken:
         symbol += ".other"
     return symbol
+
+
+def _warn_of_modes(optimizer: torch.optim.Optimizer) -> None:
+    """A schedule-free optimizer has other weights to evaluate than those that it trains."""
+    kind = type(optimizer)
+    if callable(getattr(kind, "eval", None)) and callable(getattr(kind, "train", None)):
+        warnings.warn(
+            f"{kind.__name__} has eval(), which puts other weights into the model, and no Python runs "
+            "while a plan does: a run evaluates and saves the weights that it trains; docs/own-loop.md "
+            "(schedule-free optimizers) has a loop that evaluates the others"
+        )
 
 
 def _check_counted(optimizer: torch.optim.Optimizer, rules: list[Rule]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pathlib
+import runpy
 import warnings
 import weakref
 from typing import Any, Callable
@@ -19,6 +20,7 @@ import fsdp_mlir
 from . import step
 
 STEPS = 9
+MODELS = pathlib.Path(__file__).parents[2] / "numerics" / "parity" / "models"
 Schedule = Callable[[torch.optim.Optimizer], Any]
 
 
@@ -99,6 +101,41 @@ def test_only_rates_may_change(tmp_path: pathlib.Path) -> None:
         ours.optimizer.param_groups[1]["momentum"] = 0.9
         run(ours.inputs)  # nothing was taken; the run goes on
         assert run.step == 2
+
+
+def average(run: fsdp_mlir.Run, model: torch.nn.Module, weight: float) -> None:
+    """As a schedule-free optimizer's eval() does, and train() back (docs/own-loop.md)."""
+    states = run.state_dict(optimizer=True)
+    for name, _ in model.named_parameters():
+        states[name].lerp_(states[f"state.{name}.z"], weight)
+    run.load_state_dict(states)
+
+
+@pytest.mark.provokes("FSDP-E0807")
+@pytest.mark.parametrize("layout", ["dim0", "flat"])
+def test_averages_of_a_schedule_free_optimizer(layout: str, tmp_path: pathlib.Path) -> None:
+    ours, theirs = made(), made()
+    schedule_free = runpy.run_path(str(MODELS / "optimizers.py"))["schedule_free"]
+    for each in (ours, theirs):
+        each.optimizer = schedule_free(each.model.parameters())
+    ours.eval_data = ours.inputs
+    take, beta1 = eager(theirs), 0.9
+    with pytest.warns(UserWarning, match="ScheduleFree has eval.* the weights that it trains"):
+        run = fsdp_mlir.compile(ours, pipeline=f"shard-layout={layout}", cache_dir=tmp_path)
+    with run:
+        for _ in range(2):
+            assert [run(ours.inputs).item() for _ in range(3)] == [take() for _ in range(3)]
+            ours.optimizer.eval()
+            theirs.optimizer.eval()
+            with pytest.raises(fsdp_mlir.RunError, match="train_mode .* was True .* is False now"):
+                run.eval(ours.inputs)
+            ours.optimizer.train()
+            average(run, ours.model, 1 - 1 / beta1)
+            with torch.no_grad():
+                wanted = theirs.loss(theirs.model, **theirs.inputs).item()
+            assert run.eval(ours.inputs)["loss"] == wanted
+            average(run, ours.model, 1 - beta1)
+            theirs.optimizer.train()
 
 
 @pytest.mark.provokes("FSDP-E0807")

@@ -76,8 +76,19 @@ class ScheduleFree(Optimizer):
         super().__init__(params, {**options, **numbers, "train_mode": False})
 
     def train(self) -> None:
+        self._set_mode(True, lambda beta1: 1 - beta1)
+
+    def eval(self) -> None:
+        """Puts the averages into the parameters."""
+        self._set_mode(False, lambda beta1: 1 - 1 / beta1)
+
+    @torch.no_grad()
+    def _set_mode(self, train: bool, weight: Callable[[float], float]) -> None:
         for group in self.param_groups:
-            group["train_mode"] = True
+            for p in group["params"] if group["train_mode"] != train else ():
+                if "z" in self.state[p]:
+                    p.lerp_(end=self.state[p]["z"], weight=weight(group["betas"][0]))
+            group["train_mode"] = train
 
     @torch.no_grad()
     def step(self, closure=None) -> None:
