@@ -20,6 +20,7 @@ from .group_entries import described, entry_of_state
 from .lines import line_of_step
 from .merge import FirstMerger
 from .pairs import element_dtype
+from .reach import check_state_keys
 from .schedule import Schedule
 from .values import Expr, Layout, Pool, reached
 from ..step.strides import row_major_strides
@@ -76,6 +77,7 @@ def capture_rules(
         ExportError: the step is not the same function of each parameter in every step.
     """
     pool = Pool()
+    check_state_keys(type(optimizer), optimizer.state)
     followed = Followed(optimizer, groups)
     follower = Follower(optimizer, followed, schedule, pool)
     _check_closure(optimizer)

@@ -17,7 +17,8 @@ from .context import following
 from .lines import line_of, line_of_step
 from .merge import Merger
 from .numbers import Number, same_value
-from .reach import check_kept_tensors, check_reach, way_out
+from .raised import reason_of
+from .reach import check_kept_tensors, check_reach, check_state_keys
 from .trace import Trace
 from .group_entries import (
     Entries,
@@ -288,6 +289,7 @@ class Follower:
                 shadow.state.update({p: s for p, s in zip(params, states) if s})
                 type(self.optimizer).step(shadow)
                 outcomes = [self._outcome(trace, p, shadow.state.get(p, {})) for p in params]
+                check_state_keys(type(self.optimizer), shadow.state)
                 check_kept_tensors(trace.made, params, fakes, vars(shadow), self.fail)
                 after = [kept_of(trace, shadow.state.get(p, {})) for p in params]
                 kept = [
@@ -299,8 +301,7 @@ class Follower:
         except Exception as error:
             raise ExportError(
                 E.OPTIMIZER_STEP,
-                f"{line_of(error)}the step of {self.name} cannot be followed: "
-                f"{type(error).__name__}: {' '.join(str(error).split())}{self._hint()}",
+                f"{line_of(error)}the step of {self.name} {reason_of(error, self.attributes)}",
             ) from error
         self.updated.update(
             index
@@ -356,10 +357,6 @@ class Follower:
                 f"state ({what}), so that the next step is another one; keep it in the optimizer's "
                 "state, per parameter",
             )
-
-    def _hint(self) -> str:
-        inner = [x for x in self.attributes.values() if isinstance(x, torch.optim.Optimizer)]
-        return f"; {way_out(inner[0])}" if inner else ""
 
     def check_updated(self) -> None:
         """Raises ExportError where a step reaches a parameter otherwise than by its groups."""

@@ -50,6 +50,18 @@ def check_reach(kind: type, attributes: Mapping[str, Any], forgotten: Mapping[in
                 )
 
 
+def check_state_keys(kind: type, state: Mapping[Any, Any]) -> None:
+    """Raises ExportError where an optimizer's state has entries that are of no parameter."""
+    for key in state:
+        if not isinstance(key, torch.Tensor):
+            raise ExportError(
+                E.OPTIMIZER_STEP,
+                f"{line_of_step(kind, f'[{chr(34)}{key}{chr(34)}]')}the step of {kind.__name__} keeps "
+                f"{key!r} in self.state, which has the state of each parameter; keep a number that "
+                f'follows from the steps in the parameter groups, as group["{key}"]',
+            )
+
+
 def check_kept_tensors(
     made: Callable[[torch.Tensor], bool],
     params: Sequence[torch.Tensor],

@@ -251,6 +251,21 @@ def has_a_remainder(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -
     p.sub_(p.grad, alpha=group["lr"] % 2)
 
 
+def takes_a_part_by_a_mask(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    large = p.grad.abs() > 1.0
+    p.grad[large] = p.grad[large] / 2
+
+
+def compares_all(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    if p.grad.allclose(p):
+        p.sub_(p.grad)
+
+
+def counts_in_state(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    optimizer.state["steps"] = optimizer.state.get("steps", 0) + 1
+    p.sub_(p.grad, alpha=optimizer.state["steps"])
+
+
 def normalises(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
     p.sub_(p.grad / p.grad.norm())
 
@@ -337,6 +352,12 @@ def keeps_a_norm(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> N
             r": the step of Own calls aten._foreach_maximum.Scalar, which is not followed",
         ),
         (counts_in_its_group, r": the step of Own changes Python state \(step of its parameter gr"),
+        (
+            takes_a_part_by_a_mask,
+            r"as many elements of a tensor as its values say .* torch.where\(",
+        ),
+        (compares_all, r": the step of Own reads a truth value of tensors \(aten.allclose"),
+        (counts_in_state, ": the step of Own keeps 'steps' in self.state, .*keep .* as group"),
         (
             keeps_a_norm_in_its_group,
             "keeps in 'norm' of its parameter groups a number that follows",
