@@ -131,8 +131,8 @@ class FirstMerger(Merger):
 
         The buffer is 0 then, and 0 * -1 + x * 1 is x in every bit, also where x is -0.
         """
-        if no.callee is not aten.add.Tensor:
-            return None
+        if no.callee is not aten.add.Tensor or len(no.operands) < 4:
+            return None  # a sum of numbers that tensors hold has no share
         _, decayed, added, share = no.operands
         if decayed.callee is not aten.mul.Scalar or decayed.operands[1].op != "input":
             return None

@@ -216,11 +216,18 @@ class Trace(Memory):
         ]
         ops = {"add": "add", "sub": "subtract", "mul": "multiply", "div": "divide"}
         ops |= {"neg": "negate", "sqrt": "sqrt"}
+        inverse = name in ("reciprocal", "rsqrt")
+        followed = inverse or name in {*ops, *_SAME, "_to_copy", "scalar_tensor"}
+        if given.get("alpha", 1) != 1 or not followed:
+            return self._pointwise(func, name, given, where)
         result = target if target is not None else func(**self._without_numbers(given))
-        if given.get("alpha", 1) != 1 or name not in {*ops, *_SAME, "_to_copy", "scalar_tensor"}:
-            self.fail(f"computes {name} of a tensor of one number; compute with Python's numbers")
         dtype = result.dtype
-        if name in ops:
+        if inverse:
+            value = self.pool.round(operands[0], dtype, where)
+            if name == "rsqrt":
+                value = self.pool.round(self.pool.number("sqrt", value, where=where), dtype, where)
+            value = self.pool.number("divide", self.pool.constant(1), value, where=where)
+        elif name in ops:
             operands = [self.pool.round(operand, dtype, where) for operand in operands]
             value = self.pool.number(ops[name], *operands, where=where)
         else:
@@ -293,10 +300,11 @@ class Trace(Memory):
         ]  # fmt: skip
         pointwise = torch.Tag.pointwise in functional.tags
         free = all(
-            v.layout is None and not v.whole for v in map(self.value_of, _tensors(arguments))
+            v.is_number or v.layout is None and not v.whole
+            for v in map(self.value_of, _tensors(arguments))
         )
         alike = fake.shape in like and fake.is_contiguous()
-        layout = None if pointwise and (alike or free) else layout_of(fake)
+        layout = None if pointwise and (alike or free and not fake.dim()) else layout_of(fake)
         operands = [self._argument(value, where) for value in arguments.values()]
         whole = fake.shape in like or fake.dim() > 0
         form: dict[str, Any] = {"dtype": fake.dtype, "whole": whole, "layout": layout}

@@ -431,13 +431,31 @@ def numbers_of_its_group(optimizer: Own, p: torch.Tensor, state: dict, group: di
         p.sub_(p.grad)
 
 
-@pytest.mark.parametrize("update", [two_numbers, looks_ahead, numbers_of_its_group])
+def numbers_as_tensors(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    """Weights as QHAdam has them, in one element; and what no number of Python's is to the bit."""
+    weight = state.setdefault("weight", torch.zeros(1))
+    state["step"] = state.get("step", 0) + 1
+    weight.mul_(0.9).add_(1.0)
+    step = torch.tensor(state["step"], dtype=torch.float32)
+    p.lerp_(p.grad, weight=weight.reciprocal().reshape(()))
+    p.mul_(torch.rsqrt(step + 1.5)).sub_(p.grad * torch.exp(-0.3 * step).clamp_(min=0.1))
+
+
+def sums_of_its_tensors(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    state["sum"] = state.get("sum", torch.zeros(())) + p.grad.sum()
+    p.sub_(p.grad, alpha=state["sum"].item() + p.sum().item())
+
+
+@pytest.mark.parametrize(
+    "update",
+    [two_numbers, looks_ahead, numbers_of_its_group, numbers_as_tensors, sums_of_its_tensors],
+)
 def test_numbers_that_follow_from_earlier_steps(update: Callable[..., None]) -> None:
     reference = nn.Parameter(torch.ones(6))
     optimizer = Own([reference], update)
     rule = Capture(optimizer)
     tensors = [reference.detach().clone()]
-    tensors += [torch.zeros(6) for _ in rule.description["states"]]
+    tensors += [torch.zeros(shaped(s, reference)) for s in rule.description["states"]]
     for step in range(1, 13):
         if step == 5:
             optimizer.param_groups[0]["lr"] *= 3
