@@ -111,7 +111,8 @@ class Trace(Memory):
             return self._item(given["self"])
         if torch.Tag.nondeterministic_seeded in func.tags:
             self.fail(f"draws random numbers ({func}), which a plan's update does not")
-        if any(a.alias_info and not a.alias_info.is_write for a in func._schema.arguments):
+        looks = any(a.alias_info and not a.alias_info.is_write for a in func._schema.arguments)
+        if looks or torch.Tag.inplace_view in func.tags:  # transpose_ changes no element
             return self._view(func, given)
         if is_complex_call(given):
             return compute_in_pairs(self, func, name.rstrip("_"), given)

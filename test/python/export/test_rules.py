@@ -530,6 +530,11 @@ def fills_transposed(optimizer: Own, p: torch.Tensor, state: dict, group: dict) 
     p.sub_((x @ x.mT @ x).mT)
 
 
+def transposes_in_place(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    x = p.grad.clone().transpose_(0, 1)
+    p.sub_((x @ x.mT @ x).mT)
+
+
 def keeps_one_element(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
     if not state:
         state["norm"] = torch.zeros(1)
@@ -552,7 +557,11 @@ class Strides(TorchDispatchMode):
 
 @pytest.mark.parametrize("shape", [(6, 4), (5, 5)])
 @pytest.mark.parametrize(
-    "update", [makes_contiguous, copies_transposed, fills_transposed, keeps_one_element]
+    "update",
+    [
+        *(makes_contiguous, copies_transposed, fills_transposed),
+        *(transposes_in_place, keeps_one_element),
+    ],
 )
 def test_what_is_computed_lies_as_the_rule_says(update: Callable[..., None], shape: Any) -> None:
     torch.manual_seed(1)
