@@ -9,9 +9,6 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O1")
 set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
 add_compile_options(-fsanitize=${FSDP_SANITIZE} -fno-omit-frame-pointer -gline-tables-only)
 add_link_options(-fsanitize=${FSDP_SANITIZE})
-# PyTorch's wheel is GCC's work, which names templates with conditions as Clang
-# did up to 17. The standard library's own use of what it deprecates is no news.
-add_compile_options(-fclang-abi-compat=17 -Wno-deprecated-declarations -Wno-c++20-extensions)
 if(FSDP_SANITIZE MATCHES "undefined")
   # Of PyTorch's classes, which its wheel has compiled otherwise, neither the
   # tables nor the functions have what these two checks look for.

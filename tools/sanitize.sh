@@ -1,7 +1,7 @@
 # Sanitizers and fuzz targets: parts of tools/dev, which sources this file.
 
 # What sanitizers and fuzzing need besides.
-clang_packages=(clang-22 libclang-rt-22-dev libfuzzer-22-dev)
+clang_packages=(libclang-rt-22-dev libfuzzer-22-dev)
 
 # The runtime alone, by Clang: build/sanitize-KINDS. Neither the extension module
 # nor what imitates GPUs is built: Python and PyTorch have no sanitizers.

@@ -53,7 +53,7 @@ struct Max {
 template <typename Op, typename T, typename Finish>
 FSDP_INLINE void fold(const T *x, const T *y, T *out, size_t n, Finish finish) {
   using N = Number<T>;
-#pragma GCC ivdep
+#pragma omp simd
   for (size_t i = 0; i < n; ++i)
     out[i] = finish(N::narrow(Op::of(N::widen(x[i]), N::widen(y[i]))));
 }

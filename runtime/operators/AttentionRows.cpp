@@ -31,13 +31,10 @@ FSDP_INLINE void writeAs(c10::ScalarType type, const float *row, void *matrix,
 /// `seen` are seen and the others become 0.
 FSDP_INLINE float softmaxRow(float *row, int64_t count, int64_t seen,
                              float scale) {
-  float most = row[0] * scale;
-#pragma omp simd reduction(max : most)
-  for (int64_t j = 0; j < count; ++j) {
+  float most = largestOf(count, [=](int64_t j) {
     float score = row[j] * scale;
-    score = j < seen ? score : -HUGE_VALF;
-    most = most > score ? most : score;
-  }
+    return j < seen ? score : -HUGE_VALF;
+  });
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t j = 0; j < count; ++j) {

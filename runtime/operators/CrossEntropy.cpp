@@ -33,12 +33,8 @@ template <typename T> struct Rows {
 
 template <typename T>
 FSDP_INLINE float logsumexpOf(const T *row, int64_t classes) {
-  float most = -HUGE_VALF;
-#pragma omp simd reduction(max : most)
-  for (int64_t j = 0; j < classes; ++j) {
-    float x = Number<T>::widen(row[j]);
-    most = most > x ? most : x;
-  }
+  float most =
+      largestOf(classes, [=](int64_t j) { return Number<T>::widen(row[j]); });
   // Where all are -inf, nothing can be subtracted.
   float from = most == -HUGE_VALF ? 0 : most, sum = 0;
 #pragma omp simd reduction(+ : sum)

@@ -5,6 +5,10 @@
 
 #include "comm/ReducedPrecision.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
 // Loops are inlined into one function for each width of vectors.
 #define FSDP_INLINE __attribute__((always_inline)) inline
 
@@ -40,6 +44,27 @@ FSDP_INLINE float exponential(float x) {
   series = series * r + 1.f;
   float power = floatOf((floatBits(shifted) << 23) + 0x3f800000u);
   return x < -87.f ? 0.f : series * power;
+}
+
+/// The largest of `elementOf(0)` to `elementOf(count - 1)`, -inf of none: in
+/// lanes, since not every compiler makes vectors of the one comparison after
+/// the other.
+template <typename Function>
+FSDP_INLINE float largestOf(int64_t count, Function elementOf) {
+  constexpr int64_t lanes = 16;
+  float most[lanes];
+  for (float &lane : most)
+    lane = -HUGE_VALF;
+  int64_t j = 0;
+  for (; j + lanes <= count; j += lanes)
+#pragma omp simd
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      most[lane] = std::max<float>(most[lane], elementOf(j + lane));
+  for (; j < count; ++j)
+    most[0] = std::max<float>(most[0], elementOf(j));
+  for (int64_t lane = 1; lane < lanes; ++lane)
+    most[0] = std::max<float>(most[0], most[lane]);
+  return most[0];
 }
 
 } // namespace fsdp
