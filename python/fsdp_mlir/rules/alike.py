@@ -29,7 +29,8 @@ class Followed:
         all_are_apart = not _is_pytorchs(optimizer)
         for number, (group, members) in enumerate(zip(optimizer.param_groups, groups)):
             for tensor, fqn in zip(group["params"], members):
-                kind = number, tensor.shape, tensor.dtype, tensor.requires_grad
+                shape = tensor.shape, tensor.stride(), tensor.dtype
+                kind = number, *shape, tensor.requires_grad
                 is_apart = all_are_apart or optimizer.state.get(tensor)
                 place = known.setdefault(id(tensor) if is_apart else kind, len(self.tensors))
                 if place == len(self.tensors):
@@ -39,7 +40,7 @@ class Followed:
 
 
 def _is_pytorchs(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether the step is one of PyTorch's own, which know a parameter by its shape and dtype."""
+    """Whether the step is one of PyTorch's own, which know a parameter by its shape, strides and dtype."""
     kind = type(optimizer)
     is_own = getattr(torch.optim, kind.__name__, None) is kind
     is_hooked = hooks._global_optimizer_pre_hooks or hooks._global_optimizer_post_hooks

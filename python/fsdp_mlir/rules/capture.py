@@ -15,13 +15,14 @@ import torch
 
 from ..errors import E, ExportError
 from .alike import Followed
-from .follow import Follower, Outcome
+from .follow import Follower
 from .group_entries import described, entry_of_state
 from .lines import line_of_step
 from .merge import FirstMerger
 from .pairs import element_dtype
 from .reach import check_state_keys
 from .schedule import Schedule
+from .state_numbers import Outcome
 from .values import Expr, Layout, Pool, reached
 from ..step.strides import row_major_strides
 
@@ -140,7 +141,7 @@ class _Owned:
             owner, name = value.operands
             own = self.parameter
             if value.op == "former":
-                own = self.follower.formers.get((own, name), own)
+                own = self.follower.numbers.formers.get((own, name), own)
             if owner != own:
                 what = "the gradient of " if name == "grad" else ""
                 self._fail(value, f"reads {what}{self.follower.fqns[owner]}")
@@ -205,7 +206,7 @@ def _rule(
         if counts and begins is not pool.constant(1):
             follower.fail(f"begins to count in {described(name)} at another number than 1")
     names = [name for name, value in later.states.items() if not value.is_number]
-    kept = [name for index, name in sorted(follower.formers) if index == number]
+    kept = [name for index, name in sorted(follower.numbers.formers) if index == number]
     results = [own(later.param), *(own(later.states[name]) for name in names)]
     again = [own(third.param), *(own(third.states[name]) for name in names)]
     follows = [own(later.states[name]) for name in kept]

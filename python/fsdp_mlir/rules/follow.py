@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import collections
 import copy
-from dataclasses import dataclass, replace
+import functools
+from dataclasses import replace
 from typing import Any, Callable, NoReturn, Optional, Sequence
 
 import torch
 
 from ..errors import E, ExportError
-from ..step.strides import row_major_strides
+from ..step.strides import has_gaps, row_major_strides
 from .alike import Followed
 from .branches import Way
 from .context import following
@@ -30,24 +31,22 @@ from .group_entries import (
     plain_entries,
     state_of_entry,
 )
-from .kept_state import first_state, kept_of, later_state, left_state
+from .kept_state import (
+    first_state,
+    kept_of,
+    later_state,
+    left_state,
+    members_of,
+    with_members,
+)
 from .pairs import element_dtype
 from .values import Comparison, Expr, Pool, holds_for
 from .schedule import Schedule, set_number
+from .state_numbers import Outcome, StateNumbers
 
 # How many ways through a step are followed.
 _WAYS = 64
 Group = dict[str, Any]
-
-
-@dataclass
-class Outcome:
-    """After one step: a parameter's value, and its state by name; and what those tensors of the
-    state that are one number began with."""
-
-    param: Expr
-    states: dict[str, Expr]
-    begins: dict[str, Expr]
 
 
 class Follower:
@@ -82,9 +81,9 @@ class Follower:
         self.state: list[dict[str, Any]] = [dict(optimizer.state.get(p, {})) for p in self.tensors]
         # Parameters that some way through a step has changed.
         self.updated: set[int] = set()
-        # States of one number that do not count steps: of a parameter and a name, the first
-        # parameter that has the same number under this name.
-        self.formers: dict[tuple[int, str], int] = {}
+        self.numbers = StateNumbers(
+            pool, [self._members(g) for g in range(len(self.groups)) for _ in self.groups[g]]
+        )
 
     def _copied(self, values: Any) -> Any:
         tensors = (p for group in self.optimizer.param_groups for p in group["params"])
@@ -135,48 +134,23 @@ class Follower:
         """A step that finds the state which `first` has made. What of it is one number counts the
         steps, or else follows from what it was."""
         before = self.attributes, self.entries, self.state
+        self.numbers.begin(self.state)
         while True:
             outcomes = self.follow(self._later_state)
-            formers = dict(self.formers)
-            for index, outcome in enumerate(outcomes):
-                for name, value in outcome.states.items():
-                    owner = formers.get((index, name))
-                    if owner is not None and outcomes[owner].states[name] is not value:
-                        formers[index, name] = index
-                    counts = value is self.pool.make("step", 0)
-                    if owner is None and value.is_number and not counts:
-                        formers[index, name] = self._first_like(first, index, name)
-            if formers == self.formers:
+            if self.numbers.agree(first, outcomes):
                 return outcomes
-            self.formers = formers
             self.attributes, self.entries, self.state = before
-
-    def _first_like(self, first: list[Outcome], index: int, name: str) -> int:
-        """The first parameter of the group whose state `name` begins as this one's does."""
-        own = first[index]
-        for other in self._members(self._group_of(index)):
-            values = first[other].states.get(name), first[other].begins.get(name)
-            if values == (own.states[name], own.begins.get(name)):
-                return other
-        return index
 
     def _members(self, group: int) -> range:
         start = sum(map(len, self.groups[:group]))
         return range(start, start + len(self.groups[group]))
 
-    def _group_of(self, index: int) -> int:
-        return next(g for g in range(len(self.groups)) if index in self._members(g))
-
     def _later_state(
         self, trace: Trace, index: int, param: torch.Tensor, name: str, value: Any
     ) -> Any:
-        return later_state(trace, index, param, name, value, self._found_number(index, name))
-
-    def _found_number(self, index: int, name: str) -> Expr:
-        """What a step finds of a state that is one number."""
-        if (index, name) in self.formers:
-            return self.pool.make("former", self.formers[index, name], name)
-        return self.pool.make("step", -1)
+        if (index, name) in self.numbers.fixed:
+            return value
+        return later_state(trace, index, param, name, value, self.numbers.found(index, name))
 
     def follow(self, place: Callable[[Trace, int, torch.Tensor, str, Any], Any]) -> list[Outcome]:
         """Every way through one step, merged. `place` gives the value that a state begins with.
@@ -272,7 +246,7 @@ class Follower:
                 before = [trace.value_of(p) for p in params]
                 fakes = {name for p in params for name in vars(p)}
                 states = [
-                    {k: place(trace, i, p, k, v) for k, v in self.state[i].items()}
+                    with_members(functools.partial(place, trace, i, p), self.state[i])
                     for i, p in zip(members, params)
                 ]
                 left = iter(params)
@@ -280,7 +254,7 @@ class Follower:
                 for group, own in zip(groups, given):
                     start = self._members(group).start
                     for key, entry in kept_entries(own).items():
-                        number = self._found_number(start, state_of_entry(key))
+                        number = self.numbers.found(start, state_of_entry(key))
                         own[key] = entry.found(trace, number)
                     its = [next(left) for _ in self._members(group)]
                     shadow.param_groups.append(Entries({"params": its, **own}))
@@ -330,22 +304,20 @@ class Follower:
 
     def _outcome(self, trace: Trace, param: torch.Tensor, state: dict[str, Any]) -> Outcome:
         values, begins = {}, {}
-        for name, value in state.items():
+        for name, value in members_of(state).items():
             if isinstance(value, torch.Tensor):
                 values[name] = left_state(trace, value)
                 if values[name].is_number:
                     begins[name] = trace.first_value_of(value)
-                if value.shape != param.shape and not value.is_contiguous():
-                    self.fail(
-                        f"keeps state {name} of shape {list(value.shape)} that is not contiguous"
-                    )
+                if not value.is_contiguous() and has_gaps(value):
+                    self.fail(f"keeps state {name} of shape {list(value.shape)} that has gaps")
             elif isinstance(value, (int, float, Number)) and not isinstance(value, bool):
                 values[name] = trace.number(value)
         return Outcome(trace.value_of(param), values, begins)
 
     def shape_of_state(self, index: int, name: str) -> Optional[tuple[int, ...]]:
         """The shape of a tensor that the last step has left; None: the parameter's."""
-        shape = self.state[index][name].layout[0] or (1,)
+        shape = members_of(self.state[index])[name].layout[0] or (1,)
         return None if shape == (tuple(self.tensors[index].shape) or (1,)) else shape
 
     def check_unchanged(self) -> None:

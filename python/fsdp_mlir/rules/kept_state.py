@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import E, ExportError
+from ..step.strides import row_major_strides
 from .numbers import Number
 from .pairs import element_dtype
 from .trace import Trace
 from .values import Expr, Layout
+from .views import laid_out, layout_of
 
 aten = torch.ops.aten
 _ONE: Layout = ((1,), (1,))
@@ -20,11 +22,13 @@ _ONE: Layout = ((1,), (1,))
 
 @dataclass
 class Kept:
-    """A tensor that a step has left as state."""
+    """A tensor that a step has left as state. Others than row-major ones are held row by row, and
+    lie for the next step as they lay."""
 
     dtype: torch.dtype
     is_number: bool
     layout: Layout
+    is_row_major: bool
 
 
 def first_state(trace: Trace, index: int, param: torch.Tensor, name: str, value: Any) -> Any:
@@ -76,6 +80,11 @@ def later_state(
         return value
     if value.is_number:
         return trace.make((), (), value.dtype, number)
+    if not value.is_row_major:
+        rows = value.layout[0], row_major_strides(value.layout[0])
+        held = trace.pool.make("input", index, name, dtype=value.dtype, layout=rows)
+        lain = laid_out(trace.pool, held, rows, value.layout, "")
+        return trace.make(*value.layout, value.dtype, lain)
     shape, stride, layout = _placed(param, value.layout if value.layout[0] else _ONE)
     held = trace.pool.make("input", index, name, dtype=element_dtype(value.dtype), layout=layout)
     made = trace.make(shape, stride, value.dtype, held)
@@ -86,8 +95,13 @@ def left_state(trace: Trace, value: torch.Tensor) -> Expr:
     """What a step leaves of a tensor as state: a tensor without dimensions is kept as one of one
     element, as such a parameter is."""
     left = trace.value_of(value)
-    if left.is_number or value.dim():
+    if left.is_number:
         return left
+    if value.dim():
+        if value.is_contiguous() or value.is_complex():
+            return left
+        rows = tuple(value.shape), row_major_strides(value.shape)
+        return laid_out(trace.pool, left, layout_of(value), rows, left.where)
     return trace.pool.make(
         "call", aten.view.default, left, _ONE[0],
         dtype=left.dtype, layout=_ONE, where=left.where,
@@ -96,15 +110,33 @@ def left_state(trace: Trace, value: torch.Tensor) -> Expr:
 
 def kept_of(trace: Trace, state: dict[str, Any]) -> dict[str, Any]:
     """What is left of a parameter's state behind a step: of tensors, what they were."""
-    return {
-        name: (
-            Kept(
-                value.dtype,
-                trace.value_of(value).is_number,
-                (tuple(value.shape), tuple(value.stride())),
-            )
-            if isinstance(value, torch.Tensor)
-            else value
-        )
-        for name, value in state.items()
-    }
+
+    def kept(_: str, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        layout = tuple(value.shape), tuple(value.stride())
+        is_number = trace.value_of(value).is_number
+        return Kept(value.dtype, is_number, layout, is_number or value.is_contiguous())
+
+    return with_members(kept, state)
+
+
+def with_members(change: Callable[[str, Any], Any], state: dict[str, Any]) -> dict[str, Any]:
+    """A parameter's state with `change` of each part. The third member of a list `x` has the name
+    `x.2`, and so have those of a dictionary."""
+
+    def changed(name: str, value: Any) -> Any:
+        if type(value) is dict:
+            return {key: changed(f"{name}.{key}", x) for key, x in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(changed(f"{name}.{i}", x) for i, x in enumerate(value))
+        return change(name, value)
+
+    return {name: changed(name, value) for name, value in state.items()}
+
+
+def members_of(state: dict[str, Any]) -> dict[str, Any]:
+    """A parameter's state by name, with the members of lists and dictionaries."""
+    found: dict[str, Any] = {}
+    with_members(found.__setitem__, state)
+    return found

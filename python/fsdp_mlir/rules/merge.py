@@ -121,9 +121,10 @@ class FirstMerger(Merger):
             held = no.operands[1].operands[1].operands[1]
             holds = self._in_first(held)
             if holds.op == "constant":
-                taken = no.operands[2 if holds.operands[0] else 3]
-                if self.merge(yes, taken) is taken:
-                    return no
+                place = 2 if holds.operands[0] else 3
+                taken = self.merge(yes, no.operands[place])
+                operands = [taken if i == place else x for i, x in enumerate(no.operands)]
+                return self.pool.like(no, *operands)
         return self._momentum(yes, no)
 
     def _momentum(self, yes: Expr, no: Expr) -> Optional[Expr]:
@@ -148,8 +149,13 @@ class FirstMerger(Merger):
 
 def _alike(a: Expr, b: Expr) -> bool:
     """Whether they are calls of one operator that differ in numbers and tensors alone."""
-    if a.op not in ("call", "result") or (a.op, *_kind(a)) != (b.op, *_kind(b)):
+    if a.op not in ("call", "calls", "result") or (a.op, *_kind(a)) != (b.op, *_kind(b)):
         return False
+    if a.op == "result" and a.operands[0].op == "calls":
+        # Several tensors cannot be selected at once: where their one operand is.
+        calls = a.operands[0], b.operands[0]
+        tensors = [x for x in calls[0].operands if isinstance(x, Expr) and not x.is_number]
+        return a.operands[1] == b.operands[1] and _alike(*calls) and len(tensors) == 1
     return len(a.operands) == len(b.operands) and all(
         _mergeable(x, y) for x, y in zip(a.operands, b.operands)
     )

@@ -285,7 +285,7 @@ class Trace(Memory):
         arguments = {a.name: given[a.name] for a in functional._schema.arguments}
         fake = functional(**self._without_numbers(arguments))
         if not isinstance(fake, torch.Tensor):
-            self.fail(f"calls {functional.name()}, which gives no tensor or several")
+            return self._several(func, functional, fake, arguments, where)
         if fake.is_complex():
             self.fail(f"makes a complex tensor ({func}) of others; compute with torch.view_as_real")
         if same:
@@ -309,7 +309,8 @@ class Trace(Memory):
         operands = [self._argument(value, where) for value in arguments.values()]
         whole = fake.shape in like or fake.dim() > 0
         form: dict[str, Any] = {"dtype": fake.dtype, "whole": whole, "layout": layout}
-        if fake.dim() and all(v.is_number or not t.dim() for t, v in self._valued(arguments)):
+        valued = self._valued(arguments)
+        if fake.dim() and valued and all(v.is_number or not t.dim() for t, v in valued):
             # A number that a tensor of one element holds is one without dimensions.
             flat = {"dtype": fake.dtype, "whole": False, "layout": ((), ())}
             call = self.pool.make("call", functional, *operands, **flat, where=where)
@@ -320,6 +321,23 @@ class Trace(Memory):
             return self._write(fake, call)
         call = self._laid_out(call, fake, target, where)
         return self._write(target, self._cast(call, target.dtype, where))
+
+    def _several(
+        self, func: Any, functional: Any, fakes: Any, given: dict[str, Any], where: str
+    ) -> tuple[torch.Tensor, ...]:
+        """A call that gives several tensors, such as a decomposition."""
+        returns = {str(r.type) for r in functional._schema.returns}
+        if func._schema.is_mutable or returns != {"Tensor"} or any(f.is_complex() for f in fakes):
+            self.fail(f"calls {functional.name()}, which gives no tensor, or what a rule has not")
+        operands = [self._argument(value, where) for value in given.values()]
+        forms = tuple((fake.dtype, layout_of(fake)) for fake in fakes)
+        call = self.pool.make(
+            "calls", forms, functional, *operands, dtype=torch.uint8, whole=False, where=where
+        )
+        for index, (fake, (dtype, layout)) in enumerate(zip(fakes, forms)):
+            form = {"dtype": dtype, "whole": bool(fake.dim()), "layout": layout}
+            self._write(fake, self.pool.make("result", call, index, **form, where=where))
+        return fakes
 
     # Helpers
 

@@ -53,13 +53,14 @@ class Expr:
 
     Attributes:
         op: of a number `constant`, `hyperparameter`, `step`, `former`, `item` or one of NUMBER_OPS;
-            of a tensor `input`, `fill`, `call` or `result`.
+            of a tensor `input`, `fill`, `call`, `calls` or `result`.
         operands: expressions, lists of them, and constants. A `hyperparameter` has its parameter
             group and its name there (`schedule.Column`); `step` has what is added to the number
             of the step, 1 in the first; a `former` is a state of one number as the step before
             has left it, and has the parameter that it belongs to, and its name, as an `input` has;
             an `item` is what a tensor of float64 without dimensions holds;
-            a `call` PyTorch's operator and its arguments by schema; a `result` a call and its index.
+            a `call` PyTorch's operator and its arguments by schema; `calls`, which give several
+            tensors, have the dtype and layout of each before these; a `result` a call and its index.
         whole: whether a tensor has the parameter's shape; else it has no dimension.
         layout: of what is computed of whole tensors, its own shape and strides; else None.
         where: the optimizer's line.
@@ -163,6 +164,8 @@ class Pool:
 
     def remainder(self, count: Expr, period: int, where: str = "") -> Expr:
         """A count of steps modulo `period`, by binary long division: exact up to 2**40 steps."""
+        if period == 1:
+            return self.constant(0)
         rest = count
         for power in reversed(range(max(1, 41 - period.bit_length()))):
             part = self.constant(period << power)

@@ -166,7 +166,7 @@ class RuleWriter:
             if value.layout is not None:
                 operands = (aten.full.default, value.layout[0], value.operands[0], value.dtype)
         else:
-            operands = value.operands
+            operands = value.operands[1:] if value.op == "calls" else value.operands
         op, *given = operands
         defaults = [argument.default_value for argument in op._schema.arguments]
         given += defaults[len(given) :]
@@ -226,6 +226,8 @@ class RuleWriter:
             self._values[name] = self._described(value.dtype, name, value)
             self._lines.append(f"{name} = {text}")
             return [name]
+        if value.op == "calls":
+            return self._tuple(value, base, text)
         # A kernel gives a list for each list that it takes and writes, each of one member.
         lists = [self._define(f"{base}_list") for _ in op._schema.returns]
         self._lines.append(f"{', '.join(lists)}, = {text}")
@@ -237,6 +239,16 @@ class RuleWriter:
                 self._lines.append(f"{name}, = {group}")
                 self._members[id(value), index] = name
                 names.append(name)
+        return names
+
+    def _tuple(self, value: Expr, base: str, text: str) -> list[str]:
+        """Names all of several tensors, also those that nothing reads."""
+        names = [self._define(base) for _ in value.operands[0]]
+        self._lines.append(f"{', '.join(names)}, = {text}")
+        for index, (name, (dtype, layout)) in enumerate(zip(names, value.operands[0])):
+            form = self._pool.make("input", -1, name, dtype=dtype, layout=layout)
+            self._values[name] = self._described(dtype, name, form)
+            self._members[id(value), index] = name
         return names
 
 
@@ -255,4 +267,4 @@ def _calls(values: Sequence[Any]) -> set[Expr]:
             visit(value.operands)
 
     visit(tuple(values))
-    return {value for value in found if value.op in ("call", "fill")}
+    return {value for value in found if value.op in ("call", "calls", "fill")}

@@ -270,16 +270,16 @@ def normalises(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> Non
     p.sub_(p.grad / p.grad.norm())
 
 
-def sorts(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
-    p.sub_(p.grad.sort()[0])
-
-
 def writes_a_part(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
     p[:3].sub_(p.grad[:3])
 
 
 def counts_elements(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
     p.sub_(p.grad, alpha=p.grad.count_nonzero().item())
+
+
+def gives_a_list(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    p.sub_(torch.cat(torch.unsafe_split(p.grad, 3)))
 
 
 def draws(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
@@ -335,7 +335,7 @@ def keeps_a_norm(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> N
         (decays, r": the step of Own changes Python state \(lr of its parameter groups\), so that"),
         (has_value, ": the step of Own needs the value of a number that changes between steps"),
         (has_a_remainder, r": the step of Own computes mod of a number .* a count of steps alone"),
-        (sorts, ": the step of Own calls aten::sort, which gives no tensor or several"),
+        (gives_a_list, ": the step of Own calls aten::unsafe_split.Tensor, which gives no tensor"),
         (writes_a_part, r": the step of Own writes to a tensor of shape \[6\] as to one of \[3\]"),
         (counts_elements, r": the step of Own reads a tensor of torch.int64 as a Python number"),
         (draws, r": the step of Own draws random numbers \(aten.randn_like"),
@@ -492,10 +492,29 @@ def normalises_lists(optimizer: Own, p: torch.Tensor, state: dict, group: dict) 
     torch._foreach_addcdiv_([p], scaled, [p.grad.abs() + 1], value=-1.0)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [muon, *(lambda params, x=x: Own(params, x) for x in (normalises, normalises_lists, clips))],
-)
+def decomposes(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    """As Shampoo and SOAP do: matrices in lists, of which every second step makes a basis anew. What
+    QR gives lies by columns."""
+    state["step"] = state.get("step", 0) + 1
+    if "sides" not in state:
+        state["decay"], state["bases"] = 0.5, [torch.eye(n) for n in p.shape]
+        state["sides"] = {n: 0.1 * torch.eye(size) for n, size in enumerate(p.shape)}
+    grad = p.grad.clone()
+    for n, side in state["sides"].items():
+        side.lerp_(grad @ grad.mT, 1 - state["decay"])
+        if state["step"] % 2 == 1:
+            values, basis = torch.linalg.eigh(side)
+            side.mul_(values.sign().mean())
+            state["bases"][n] = torch.linalg.qr(side @ basis)[0]
+        grad = (state["bases"][n] @ grad).transpose_(0, 1)
+    u, _, v = torch.linalg.svd(grad, full_matrices=False)
+    p.sub_(u @ v + grad.sort()[0], alpha=0.1)
+
+
+UPDATES = (normalises, normalises_lists, clips, decomposes)
+
+
+@pytest.mark.parametrize("make", [muon, *(lambda params, x=x: Own(params, x) for x in UPDATES)])
 @pytest.mark.parametrize("shape", [(6, 4), (4, 6), (5, 5)])
 def test_a_rule_may_look_at_whole_tensors(make: Callable[..., Any], shape: Any) -> None:
     torch.manual_seed(1)
@@ -504,7 +523,7 @@ def test_a_rule_may_look_at_whole_tensors(make: Callable[..., Any], shape: Any) 
     rule = Capture(optimizer)
     assert rule.description["values"]["param"]["shape"] == list(shape)
     tensors = [reference.detach().clone()]
-    tensors += [torch.zeros(shape) for _ in rule.description["states"]]
+    tensors += [torch.zeros(shaped(s, reference)) for s in rule.description["states"]]
     for step in range(1, 6):
         gradient = torch.randn(shape)
         reference.grad = gradient.clone()

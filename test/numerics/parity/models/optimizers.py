@@ -121,6 +121,43 @@ class ScheduleFree(Optimizer):
             group["k"] = k + 1
 
 
+class Eigenbasis(Optimizer):
+    """Adam in the eigenbasis of both sides of a matrix, as SOAP: bases are in a list, and made anew
+    in every third step, by a decomposition."""
+
+    def __init__(self, params, lr=1e-2, betas=(0.9, 0.95), every=3) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "every": every})
+
+    @torch.no_grad()
+    def step(self, closure=None) -> None:
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                state, grad = self.state[p], p.grad
+                if not state:
+                    state["step"] = 0
+                    state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
+                    state["sides"] = [torch.zeros(size, size) for size in p.shape]
+                    state["bases"] = [torch.eye(size) for size in p.shape]
+                state["step"] += 1
+                for dim, side in enumerate(state["sides"]):
+                    turned = grad.movedim(dim, 0).reshape(len(side), -1)
+                    side.lerp_(turned @ turned.T, 1 - beta2)
+                state["exp_avg"].lerp_(grad, 1 - beta1)
+                average = state["exp_avg"]
+                for basis in state["bases"]:
+                    grad, average = (torch.tensordot(x, basis, ([0], [0])) for x in (grad, average))
+                state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+                update = average / (state["exp_avg_sq"] / (1 - beta2 ** state["step"])).sqrt().add_(
+                    1e-8
+                )
+                for basis in state["bases"]:
+                    update = torch.tensordot(update, basis, ([0], [1]))
+                p.add_(update, alpha=-group["lr"])
+                if state["step"] % group["every"] == 1:
+                    state["bases"] = [torch.linalg.eigh(x)[1] for x in state["sides"]]
+
+
 def schedule_free(params, **options) -> Optimizer:
     optimizer = ScheduleFree(params, **options)
     optimizer.train()
@@ -157,6 +194,7 @@ OPTIMIZERS: dict[str, Callable[[nn.Sequential], Optimizer | list[Optimizer]]] = 
     "asgd": lambda model: ASGD(
         groups(model, {"t0": 6}, {"maximize": True}, {"lambd": 0.1, "weight_decay": 0.1})
     ),
+    "eigenbasis": lambda model: Eigenbasis(model.parameters()),
     "lion": lambda model: Lion(model.parameters()),
     "muon": lambda model: [
         Muon([layer.weight for layer in model if isinstance(layer, nn.Linear)], lr=0.02),
