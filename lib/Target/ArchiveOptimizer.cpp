@@ -47,13 +47,23 @@ static GroupInfo readGroup(const JsonReader &json,
 static NumberInfo readNumber(const JsonReader &json,
                              const std::set<std::string> &known) {
   static const std::map<std::string, size_t> operands = {
-      {"hyperparameter", 0}, {"step_count", 0},
-      {"former", 1},         {"add", 2},
-      {"subtract", 2},       {"multiply", 2},
-      {"divide", 2},         {"power", 2},
-      {"negate", 1},         {"sqrt", 1},
-      {"round", 1},          {"select_equal", 4},
-      {"select_less", 4},    {"select_less_equal", 4}};
+      {"hyperparameter", 0},
+      {"step_count", 0},
+      {"former", 1},
+      {"add", 2},
+      {"subtract", 2},
+      {"multiply", 2},
+      {"divide", 2},
+      {"power", 2},
+      {"negate", 1},
+      {"sqrt", 1},
+      {"exp", 1},
+      {"log", 1},
+      {"cos", 1},
+      {"round", 1},
+      {"select_equal", 4},
+      {"select_less", 4},
+      {"select_less_equal", 4}};
   NumberInfo number;
   number.name = readName(json["name"]);
   number.op = json["op"].asString();

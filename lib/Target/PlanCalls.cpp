@@ -95,6 +95,9 @@ LogicalResult ScalarTable::add(Operation *op) {
           .Case<math::PowFOp>([](auto) { return ScalarKind::Power; })
           .Case<arith::NegFOp>([](auto) { return ScalarKind::Negate; })
           .Case<math::SqrtOp>([](auto) { return ScalarKind::SquareRoot; })
+          .Case<math::ExpOp>([](auto) { return ScalarKind::Exponential; })
+          .Case<math::LogOp>([](auto) { return ScalarKind::Logarithm; })
+          .Case<math::CosOp>([](auto) { return ScalarKind::Cosine; })
           .Case<arith::ExtFOp>([](auto) { return ScalarKind::Round; })
           .Case([](arith::SelectOp select) -> std::optional<ScalarKind> {
             auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
@@ -104,10 +107,11 @@ LogicalResult ScalarTable::add(Operation *op) {
             return std::nullopt;
           });
   if (!kind || op->getNumResults() != 1 || !op->getResult(0).getType().isF64())
-    return op->emitOpError("is not a step scalar that a plan can evaluate; "
-                           "those are f64 constant, addf, subf, mulf, divf, "
-                           "negf, powf, sqrt, extf of a truncf to f32, and "
-                           "select of cmpf oeq, olt or ole");
+    return op->emitOpError(
+        "is not a step scalar that a plan can evaluate; "
+        "those are f64 constant, addf, subf, mulf, divf, "
+        "negf, powf, sqrt, exp, log, cos, extf of a truncf to f32, and "
+        "select of cmpf oeq, olt or ole");
   auto scalar = std::make_unique<plan::ScalarT>();
   scalar->kind = *kind;
   SmallVector<Value> operands(op->getOperands());

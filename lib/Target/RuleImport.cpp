@@ -118,6 +118,12 @@ private:
       return arith::NegFOp::create(builder, loc, v[0]);
     if (op == "sqrt")
       return math::SqrtOp::create(builder, loc, v[0]);
+    if (op == "exp")
+      return math::ExpOp::create(builder, loc, v[0]);
+    if (op == "log")
+      return math::LogOp::create(builder, loc, v[0]);
+    if (op == "cos")
+      return math::CosOp::create(builder, loc, v[0]);
     if (op == "round") {
       Value narrow =
           arith::TruncFOp::create(builder, loc, builder.getF32Type(), v[0]);

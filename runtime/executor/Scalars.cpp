@@ -61,6 +61,15 @@ std::vector<double> evaluateScalars(const ScalarList &scalars,
     case plan::ScalarKind::SquareRoot:
       v = std::sqrt(operand(s->a));
       break;
+    case plan::ScalarKind::Exponential:
+      v = std::exp(operand(s->a));
+      break;
+    case plan::ScalarKind::Logarithm:
+      v = std::log(operand(s->a));
+      break;
+    case plan::ScalarKind::Cosine:
+      v = std::cos(operand(s->a));
+      break;
     case plan::ScalarKind::Round:
       v = static_cast<float>(operand(s->a));
       break;

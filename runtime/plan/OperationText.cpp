@@ -52,6 +52,12 @@ std::string fsdp::plan::scalarText(const ScalarT &scalar, const PlanT &plan) {
     return infix("<=") + " ? " + ref(scalar.c) + " : " + ref(scalar.d);
   case ScalarKind::SquareRoot:
     return "sqrt(" + ref(scalar.a) + ")";
+  case ScalarKind::Exponential:
+    return "exp(" + ref(scalar.a) + ")";
+  case ScalarKind::Logarithm:
+    return "log(" + ref(scalar.a) + ")";
+  case ScalarKind::Cosine:
+    return "cos(" + ref(scalar.a) + ")";
   case ScalarKind::Round:
     return "float32(" + ref(scalar.a) + ")";
   case ScalarKind::Former:

@@ -170,6 +170,9 @@ Value Holder::compute(Value number, aten::CallOp reader) {
           .Case<arith::DivFOp>([](auto) { return "div.Tensor"; })
           .Case<math::PowFOp>([](auto) { return "pow.Tensor_Tensor"; })
           .Case<math::SqrtOp>([](auto) { return "sqrt"; })
+          .Case<math::ExpOp>([](auto) { return "exp"; })
+          .Case<math::LogOp>([](auto) { return "log"; })
+          .Case<math::CosOp>([](auto) { return "cos"; })
           .Default([](Operation *) { return "neg"; });
   SmallVector<Value> operands(llvm::map_range(op->getOperands(), operand));
   return create(reader, callee, operands, type);

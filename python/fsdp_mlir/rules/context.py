@@ -42,8 +42,11 @@ def following(trace: Trace) -> Iterator[None]:
 
     def replaced(function: Callable[..., Any], op: str) -> Callable[..., Any]:
         def compute(*args: Any) -> Any:
-            follows = any(isinstance(arg, Number) for arg in args)
-            return trace.compute(op, *args) if follows else function(*args)
+            if not any(isinstance(arg, Number) for arg in args):
+                return function(*args)
+            if op == "log" and len(args) == 2:  # of a base, as Python computes it
+                return compute(args[0]) / compute(args[1])
+            return trace.compute(op, *args)
 
         return compute
 
@@ -58,14 +61,18 @@ def following(trace: Trace) -> Iterator[None]:
 
         return choose
 
-    before = math.sqrt, math.pow, builtins.max, builtins.min
+    before = {name: getattr(math, name) for name in ("sqrt", "pow", "exp", "log", "cos")}
+    chosen_before = builtins.max, builtins.min
     fakes = FakeTensorMode(allow_non_fake_inputs=True)
     try:
-        math.sqrt, math.pow = replaced(math.sqrt, "sqrt"), replaced(math.pow, "power")
+        for name, function in before.items():
+            setattr(math, name, replaced(function, "power" if name == "pow" else name))
         # As Python chooses: the first of those that are equal.
         builtins.max = chosen(builtins.max, lambda new, best: (best, new))
         builtins.min = chosen(builtins.min, lambda new, best: (new, best))
         with complex_numbers(), fakes, Functions(trace), trace:
             yield
     finally:
-        math.sqrt, math.pow, builtins.max, builtins.min = before
+        for name, function in before.items():
+            setattr(math, name, function)
+        builtins.max, builtins.min = chosen_before

@@ -22,6 +22,9 @@ NUMBER_OPS = {
     "power": 2,
     "negate": 1,
     "sqrt": 1,
+    "exp": 1,
+    "log": 1,
+    "cos": 1,
     "round": 1,  # to float32
     "select_equal": 4,  # a == b ? c : d
     "select_less": 4,
@@ -38,6 +41,9 @@ _MEASURED = {
     "power": aten.pow.Tensor_Tensor,
     "negate": aten.neg.default,
     "sqrt": aten.sqrt.default,
+    "exp": aten.exp.default,
+    "log": aten.log.default,
+    "cos": aten.cos.default,
     "select": aten.where.self,
     "select_equal": aten.eq.Tensor,
     "select_less": aten.lt.Tensor,
@@ -273,15 +279,16 @@ def _compute(op: str, values: list[float]) -> float:
             return a / b
         if op == "power":
             return math.pow(a, b)
-        if op == "sqrt":
-            return math.sqrt(a)
+        if op in ("sqrt", "exp", "log", "cos"):
+            return getattr(math, op)(a)
     except ZeroDivisionError:
         nan = a == 0 or math.isnan(a)
         return math.nan if nan else math.copysign(math.inf, a) * math.copysign(1.0, b)
     except OverflowError:
         return math.inf
     except ValueError:
-        return math.inf if op == "power" and a == 0 else math.nan
+        infinite = {"power": math.inf, "log": -math.inf}
+        return infinite.get(op, math.nan) if a == 0 else math.nan
     if op == "round":
         return torch.tensor(a, dtype=torch.float64).float().item()
     return {"add": a + b, "subtract": a - b, "multiply": a * b, "negate": -a}[op]

@@ -24,7 +24,7 @@ module attributes {fsdp.arenas = array<i64: 64, 0, 0>} {
   func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
     %lr = arith.constant 2.0 : f64
     // expected-error @+1 {{is not a step scalar that a plan can evaluate}}
-    %s = math.exp %lr : f64
+    %s = math.tan %lr : f64
     %d = aten.call "mul.Scalar"(%g, %s) : (tensor<*xf32>, f64) -> tensor<*xf32>
     return %d : tensor<*xf32>
   }

@@ -97,6 +97,9 @@ class Capture:
             "power": lambda a, b: math.nan if a < 0 else a**b,
             "negate": lambda a: -a,
             "sqrt": math.sqrt,
+            "exp": math.exp,
+            "log": math.log,
+            "cos": math.cos,
             "round": lambda a: torch.tensor(a, dtype=torch.float64).float().item(),
             "select_equal": lambda a, b, c, d: c if a == b else d,
             "select_less": lambda a, b, c, d: c if a < b else d,
@@ -441,6 +444,12 @@ def numbers_as_tensors(optimizer: Own, p: torch.Tensor, state: dict, group: dict
     p.mul_(torch.rsqrt(step + 1.5)).sub_(p.grad * torch.exp(-0.3 * step).clamp_(min=0.1))
 
 
+def numbers_of_math(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    state["step"] = state.get("step", 0) + 1
+    decayed = math.exp(-0.1 * state["step"]) + math.log(state["step"] + 1, 2)
+    p.sub_(p.grad, alpha=group["lr"] * decayed * math.cos(math.pi * state["step"] / 7))
+
+
 def sums_of_its_tensors(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
     state["sum"] = state.get("sum", torch.zeros(())) + p.grad.sum()
     p.sub_(p.grad, alpha=state["sum"].item() + p.sum().item())
@@ -448,7 +457,10 @@ def sums_of_its_tensors(optimizer: Own, p: torch.Tensor, state: dict, group: dic
 
 @pytest.mark.parametrize(
     "update",
-    [two_numbers, looks_ahead, numbers_of_its_group, numbers_as_tensors, sums_of_its_tensors],
+    [
+        *(two_numbers, looks_ahead, numbers_of_its_group),
+        *(numbers_as_tensors, numbers_of_math, sums_of_its_tensors),
+    ],
 )
 def test_numbers_that_follow_from_earlier_steps(update: Callable[..., None]) -> None:
     reference = nn.Parameter(torch.ones(6))

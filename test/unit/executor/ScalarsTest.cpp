@@ -58,6 +58,12 @@ TEST(Scalars, RootsAndNumbersOfLessPrecision) {
   list.push_back(scalar(plan::ScalarKind::Round, 0));
   EXPECT_EQ(evaluateScalars(list, {1, {}}),
             (std::vector<double>{0.1, std::sqrt(0.1), double(0.1f)}));
+  list[1]->kind = plan::ScalarKind::Exponential;
+  list[2]->kind = plan::ScalarKind::Logarithm;
+  list.push_back(scalar(plan::ScalarKind::Cosine, 0));
+  EXPECT_EQ(
+      evaluateScalars(list, {1, {}}),
+      (std::vector<double>{0.1, std::exp(0.1), std::log(0.1), std::cos(0.1)}));
 }
 
 /// eta = lr * eta of the step before, 0.5 at first.
