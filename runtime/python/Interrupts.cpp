@@ -1,11 +1,15 @@
 #include "python/Interrupts.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <mutex>
 #include <semaphore.h>
 #include <thread>
 #include <time.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
 
 namespace fsdp {
 
@@ -14,24 +18,53 @@ namespace {
 /// How long a call may go on after the first interrupt.
 constexpr int secondsToFinish = 5;
 
-// Of the call that is under way; a process has one at a time that is watched.
+// The calls that are under way. Several threads may be within runs of their
+// own; our handler is there from the first call's begin to the last one's end.
 std::mutex mutex;
-std::function<void()> current;
-unsigned long callNumber = 0;
+std::vector<InterruptedCall *> calls;
+unsigned long lastNumber = 0;
 
 // Posted by the signal handler for each interrupt within a call.
 sem_t interrupts;
-volatile std::sig_atomic_t within = 0;
 struct sigaction before;
 
 void onInterrupt(int number, siginfo_t *info, void *context) {
-  if (within)
-    sem_post(&interrupts);
+  sem_post(&interrupts);
   // Python's handler, which remembers it for the interpreter.
   if (before.sa_flags & SA_SIGINFO)
     before.sa_sigaction(number, info, context);
-  else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
+  else
     before.sa_handler(number);
+}
+
+/// Where an interrupt is ignored, or ends the process, it goes on doing so.
+bool isCaught(const struct sigaction &action) {
+  return (action.sa_flags & SA_SIGINFO) ||
+         (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
+}
+
+bool isOurs(const struct sigaction &action) {
+  return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == onInterrupt;
+}
+
+void handleInterrupts() {
+  struct sigaction now;
+  sigaction(SIGINT, nullptr, &now);
+  if (!isCaught(now) || isOurs(now))
+    return;
+  before = now;
+  struct sigaction action = {};
+  action.sa_sigaction = onInterrupt;
+  action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+  sigaction(SIGINT, &action, nullptr);
+}
+
+/// A handler that the script has set meanwhile stays.
+void leaveInterrupts() {
+  struct sigaction now;
+  sigaction(SIGINT, nullptr, &now);
+  if (isOurs(now))
+    sigaction(SIGINT, &before, nullptr);
 }
 
 /// Waits for a second interrupt, or until the time is over.
@@ -55,52 +88,49 @@ void watch() {
     unsigned long interrupted;
     {
       std::lock_guard<std::mutex> lock(mutex);
-      interrupted = callNumber;
+      interrupted = lastNumber;
     }
     awaitSecond();
-    std::function<void()> giveUp;
+    std::vector<std::function<void()>> giveUps;
     {
       std::lock_guard<std::mutex> lock(mutex);
-      if (callNumber == interrupted)
-        giveUp.swap(current);
+      for (InterruptedCall *call : calls)
+        if (call->number <= interrupted && call->giveUp)
+          giveUps.push_back(std::exchange(call->giveUp, nullptr));
     }
-    if (giveUp)
+    for (const std::function<void()> &giveUp : giveUps)
       giveUp();
   }
 }
 
-/// Started when the first call is, in this process.
+/// Started when the first call is, in this process: a fork has no threads.
 void startWatching() {
-  static const bool started = [] {
-    sem_init(&interrupts, 0, 0);
-    std::thread(watch).detach();
-    return true;
-  }();
-  static_cast<void>(started);
+  static pid_t startedIn = 0;
+  if (startedIn == getpid())
+    return;
+  startedIn = getpid();
+  calls.clear();
+  sem_init(&interrupts, 0, 0);
+  std::thread(watch).detach();
 }
 
 } // namespace
 
-InterruptedCall::InterruptedCall(std::function<void()> giveUp) {
+InterruptedCall::InterruptedCall(std::function<void()> giveUp)
+    : giveUp(std::move(giveUp)) {
+  std::lock_guard<std::mutex> lock(mutex);
   startWatching();
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    current = std::move(giveUp);
-    ++callNumber;
-  }
-  struct sigaction action = {};
-  action.sa_sigaction = onInterrupt;
-  action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
-  sigaction(SIGINT, &action, &before);
-  within = 1;
+  number = ++lastNumber;
+  calls.push_back(this);
+  if (calls.size() == 1)
+    handleInterrupts();
 }
 
 InterruptedCall::~InterruptedCall() {
-  within = 0;
-  sigaction(SIGINT, &before, nullptr);
   std::lock_guard<std::mutex> lock(mutex);
-  current = nullptr;
-  ++callNumber;
+  calls.erase(std::find(calls.begin(), calls.end(), this));
+  if (calls.empty())
+    leaveInterrupts();
 }
 
 } // namespace fsdp

@@ -2,7 +2,6 @@
 #define FSDP_RUNTIME_PYTHON_INTERRUPTS_H
 
 #include <functional>
-#include <string>
 
 namespace fsdp {
 
@@ -17,6 +16,10 @@ public:
   ~InterruptedCall();
   InterruptedCall(const InterruptedCall &) = delete;
   InterruptedCall &operator=(const InterruptedCall &) = delete;
+
+  /// Of whoever watches the calls, which locks them.
+  std::function<void()> giveUp;
+  unsigned long number = 0;
 };
 
 } // namespace fsdp

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import pathlib
+import signal
+import threading
 from typing import Any
 
 import numpy as np
@@ -123,6 +125,25 @@ def test_two_runs_of_a_process_are_apart(compile_step: Compile) -> None:
     first, second = load(compiled), load(compiled)
     both = [(first(batch).item(), second(batch).item()) for batch in batches]
     assert both == [(loss, loss) for loss in expected]
+
+
+def test_an_interrupt_is_heard_after_calls_of_two_threads(compile_step: Compile) -> None:
+    """Calls that overlap end in any order, and Python has its own handler back behind the last."""
+    compiled = compile_step("mesh=1")
+    batch = next(calls.batches())
+
+    def train(run: fsdp_mlir.Run) -> None:
+        for _ in range(100):
+            run(batch)
+
+    with load(compiled) as first, load(compiled) as second:
+        threads = [threading.Thread(target=train, args=(run,)) for run in (first, second)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_states_are_views_that_outlive_the_run(compile_step: Compile) -> None:
