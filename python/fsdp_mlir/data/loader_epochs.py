@@ -54,9 +54,9 @@ def batches(
     if length is None:
         endless = _calls(loader) if _is_function(loader) else _passes(loader, place, state)
         for number, value in enumerate(endless, state.batches if state else 0):
-            place.batch = max(first, number + 1)
             if number >= first:
                 yield 0, number, value
+            place.batch = max(first, number + 1)
         return
     for epoch in itertools.count(state.epoch if state else _replayed(loader, first_epoch)):
         begin = first if epoch == first_epoch else 0

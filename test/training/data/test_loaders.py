@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from itertools import chain as chained
+from itertools import chain as chained, islice
 
 import pyarrow
 import pyarrow.parquet
@@ -175,6 +175,17 @@ def test_only_a_smaller_batch_is_a_rest(samples: int, is_rest: bool) -> None:
     with pytest.raises(feeding.FeedError, match=rf"x is float32\[{samples}, 3\]") as failed:
         feeding._tensors(torch.ones(samples, 3), ["x"], [column])
     assert ("drop_last=True" in str(failed.value)) is is_rest
+
+
+@pytest.mark.parametrize("first", (0, 2))
+def test_a_batch_without_an_epoch_has_its_own_number(first: int) -> None:
+    """While what it holds is looked at, messages are about it and not about the next one."""
+    place = feeding.Place()
+    place.batch = first
+    endless = feeding.batches(lambda: None, None, 0, first, place, None)
+    assert [(n, place.batch) for _, n, _ in islice(endless, 2)] == [
+        (n, n) for n in (first, first + 1)
+    ]
 
 
 def test_a_loss_of_nan_names_the_sample(tmp_path: pathlib.Path) -> None:
