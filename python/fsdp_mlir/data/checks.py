@@ -138,3 +138,13 @@ def check_data(what: str, data: Data, inputs: Mapping[str, torch.Tensor]) -> Non
             f"{what} has {count} samples, fewer than one batch of {batch}; give more samples or "
             "smaller inputs",
         )
+
+
+def check_same_columns(data: Data, eval_data: Data) -> None:
+    """Raises ExportError where an evaluation would lack what steps read of data."""
+    missing = [name for name in column_names(data) if name not in column_names(eval_data)]
+    if missing:
+        raise ExportError(
+            E.DATA_MISMATCH,
+            f"eval_data has no {', '.join(missing)}, which data has; give both the same inputs",
+        )

@@ -15,7 +15,14 @@ import torch
 
 from .arguments import require
 from .clipping import Norm, check_clipping
-from ..data.checks import Data, LoaderData, batches_per_epoch, check_data, column_names
+from ..data.checks import (
+    Data,
+    LoaderData,
+    batches_per_epoch,
+    check_data,
+    check_same_columns,
+    column_names,
+)
 from ..data.files import FileData
 from ..errors import E, ExportError
 from .init_recorder import active_recorder, record_init
@@ -161,6 +168,8 @@ class TrainingStep:
             check_constants(self.batches, column_names(self.data))
         if self.eval_data is not None:  # a loop of one's own may evaluate other shapes too
             check_data("eval_data", self.eval_data, self.inputs)
+            if self.data is not None:
+                check_same_columns(self.data, self.eval_data)
         if epochs is not None and isinstance(self.data, LoaderData):
             if batch_count(self.data.loader) is None:
                 raise ExportError(

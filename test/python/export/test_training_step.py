@@ -62,6 +62,7 @@ Y = torch.zeros(9, dtype=torch.int64)
         ({"data": {"x": X[:3]}}, "data has 3 samples, fewer than one batch of 4"),
         ({"data": {"x": X, "y": Y[:8]}}, r"data differs in number of samples \(x 9, y 8\)"),
         ({"eval_data": {"x": X[:3]}}, "eval_data has 3 samples, fewer than one batch of 4"),
+        ({"data": {"x": X, "y": Y}, "eval_data": {"x": X}}, "eval_data has no y, which data has"),
         ({"loss": lambda model, x: x}, "loss cannot be called"),
     ],
 )
