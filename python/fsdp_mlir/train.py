@@ -11,6 +11,7 @@ What a step file may define besides `training_step(argv)`:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import signal
 import sys
@@ -22,7 +23,7 @@ from .checkpoint.folder import newest_in
 from .driver import stages
 from .driver.cache import Cache
 from .driver.display import Follower, JsonDisplay, TextDisplay
-from .driver.given_paths import check_paths, make_folder
+from .driver.given_paths import alone_in, check_paths, make_folder
 from .driver.kernels import table_in
 from .driver.pipeline import Options, lowering, needs_table, with_mesh
 from .driver.progress import archive_metadata, data_beside, follow, length_of, sample_count
@@ -214,6 +215,18 @@ def train(args: argparse.Namespace) -> None:
         commands(args, runner, tools)
         return
     make_folder("--out", args.out)
+    # Several machines may share the folder.
+    with alone_in(args.out) if args.nnodes == 1 else contextlib.nullcontext():
+        train_in_folder(args, as_given, runner, tools)
+
+
+def train_in_folder(
+    args: argparse.Namespace,
+    as_given: argparse.Namespace,
+    runner: Runner,
+    tools: dict[str, Path],
+) -> None:
+    """Trains in `args.out`, which is there. `as_given`: `args` without what follows from others."""
     check_paths(args)
     check_checkpoints(args)
     write_settings(args.out / "run.toml", as_given, flags_of(make_parser()))

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
+import os
 from pathlib import Path
+from typing import Iterator
 
 from ..errors import E
 from .stages import StageError
@@ -46,3 +50,27 @@ def make_folder(flag: str, path: Path) -> None:
             E.FILE_UNWRITABLE,
             f"{flag} {path}: {error.strerror}; give a folder that can be written",
         ) from error
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """While no other run is within this function for the same folder.
+
+    Raises:
+        StageError: another one is.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StageError(
+                E.FILE_UNWRITABLE,
+                f"--out {folder}: another run writes into it; wait for its end, or name another "
+                "folder",
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(descriptor)

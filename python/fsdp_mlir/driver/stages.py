@@ -259,12 +259,29 @@ def convert(
 
 
 def place(source: Path, target: Path) -> None:
-    """Makes `source`, which may be large, also appear as `target`."""
+    """Makes `source`, which may be large, also appear as `target`.
+
+    Raises:
+        StageError: there is no room for a copy, or the folder cannot be written.
+    """
     target.unlink(missing_ok=True)
     try:
         os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
+    except OSError:  # another file system
+        _copy(source, target)
+
+
+def _copy(source: Path, target: Path) -> None:
+    partial = target.with_name(f"{target.name}.partial")
+    try:
+        shutil.copyfile(source, partial)
+        os.replace(partial, target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise StageError(
+            E.FILE_UNWRITABLE,
+            f"{target}: {error.strerror}; make room, or name another folder with --out",
+        ) from error
 
 
 def run(

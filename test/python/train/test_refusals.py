@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from fsdp_mlir.driver import stages
+from fsdp_mlir.driver.given_paths import alone_in
 from fsdp_mlir.train import main
 
 
@@ -73,3 +76,36 @@ def test_a_start_anew_leaves_an_earlier_run_as_it_is(
     error = refused(["--out", str(out), "--checkpoint-interval", "1", str(step)], capsys)
     assert "newest of step 12; go on with --resume auto" in error and "FSDP-E0904" in error
     assert [path.read_text() for path in left] == ["of the earlier run"] * 3
+
+
+def test_a_folder_is_one_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stages, "find_tools", dict)
+    step, out = tmp_path / "step.py", tmp_path / "out"
+    step.write_text("")
+    out.mkdir()
+    with alone_in(out):
+        error = refused(["--out", str(out), str(step)], capsys)
+    assert "another run writes into it" in error and list(out.iterdir()) == []
+    with alone_in(out):
+        pass
+
+
+def test_a_copy_for_which_there_is_no_room_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*paths: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def cut(source: Path, target: Path) -> None:
+        target.write_text("ha")
+        full()
+
+    source, target = tmp_path / "result", tmp_path / "step.plan"
+    source.write_text("half")
+    monkeypatch.setattr(os, "link", full)
+    monkeypatch.setattr(stages.shutil, "copyfile", cut)
+    with pytest.raises(stages.StageError, match="step.plan: No space left .*; make room, or"):
+        stages.place(source, target)
+    assert list(tmp_path.iterdir()) == [source]
