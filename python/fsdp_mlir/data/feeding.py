@@ -269,8 +269,13 @@ def _tensors(
                 "a dict"
             )
         by_name = dict(zip(names, value))
-    else:
+    elif isinstance(value, (torch.Tensor, np.ndarray)):
         by_name = {names[0]: value}
+    else:
+        raise FeedError(
+            f"it is of type {type(value).__name__}; give a dict of tensors by name, or a tuple of "
+            f"{', '.join(names)}"
+        )
     tensors, problems = [], []
     for column in columns:
         found = by_name.get(column.name)

@@ -109,6 +109,12 @@ class Run:
         self.notes: list[str] = session.notes
         _runs.add(self)
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a run holds memory and other ranks, and cannot be pickled or copied; run.state_dict() "
+            "gives its tensors, and run.checkpoint() writes what another run goes on from"
+        )
+
     def __call__(self, batch: StepBatch = None) -> Union[torch.Tensor, dict[str, torch.Tensor]]:
         """Takes a step and returns this rank's loss before its update, float64; of a step of
         several turns the loss of each, by name.

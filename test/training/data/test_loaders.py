@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from itertools import chain as chained, islice
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -175,6 +176,16 @@ def test_only_a_smaller_batch_is_a_rest(samples: int, is_rest: bool) -> None:
     with pytest.raises(feeding.FeedError, match=rf"x is float32\[{samples}, 3\]") as failed:
         feeding._tensors(torch.ones(samples, 3), ["x"], [column])
     assert ("drop_last=True" in str(failed.value)) is is_rest
+
+
+@pytest.mark.parametrize("batch", [None, 3, "words"])
+def test_what_is_no_batch_is_told_as_such(batch: Any) -> None:
+    column = feeding.Column("x", torch.float32, [(4, 3)], 0, 48)
+    message = (
+        f"it is of type {type(batch).__name__}; give a dict of tensors by name, or a tuple of x"
+    )
+    with pytest.raises(feeding.FeedError, match=message):
+        feeding._tensors(batch, ["x"], [column])
 
 
 @pytest.mark.parametrize("first", (0, 2))

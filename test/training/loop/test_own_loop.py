@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import pathlib
 import signal
@@ -123,6 +124,8 @@ def test_two_runs_of_a_process_are_apart(compile_step: Compile) -> None:
     with load(compiled) as run:
         expected = [run(batch).item() for batch in batches]
     first, second = load(compiled), load(compiled)
+    with pytest.raises(TypeError, match="cannot be pickled or copied; run.state_dict()"):
+        copy.deepcopy(first)
     both = [(first(batch).item(), second(batch).item()) for batch in batches]
     assert both == [(loss, loss) for loss in expected]
 
