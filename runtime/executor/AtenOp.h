@@ -47,8 +47,8 @@ public:
   void run(const std::vector<double> &scalars,
            std::vector<at::Tensor> &results);
 
-  /// The tensor that it makes one of another dtype of, and does nothing else;
-  /// undefined where it does. Of the tensors that are bound.
+  /// The bound tensor that it casts to another dtype, where it does nothing
+  /// else; undefined otherwise.
   at::Tensor castTensor() const;
 
   /// The values that it takes, whole lists included.

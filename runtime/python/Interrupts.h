@@ -17,7 +17,7 @@ public:
   InterruptedCall(const InterruptedCall &) = delete;
   InterruptedCall &operator=(const InterruptedCall &) = delete;
 
-  /// Of whoever watches the calls, which locks them.
+  /// The thread that watches calls reads and writes these two, under its lock.
   std::function<void()> giveUp;
   unsigned long number = 0;
 };

@@ -14,6 +14,15 @@ from fsdp_mlir.driver.given_paths import alone_in
 from fsdp_mlir.train import main
 
 
+@pytest.fixture
+def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A step file of no words, for a driver that finds no programs."""
+    monkeypatch.setattr(stages, "find_tools", dict)
+    path = tmp_path / "step.py"
+    path.write_text("")
+    return path
+
+
 def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """The one error that the driver ends with."""
     try:
@@ -46,15 +55,12 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 def test_nonsense(
     flags: str,
     message: str,
+    step: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(stages, "find_tools", dict)
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("")
-    step = tmp_path / "step.py"
-    step.write_text("")
     flag, value = flags.split()
     if value.partition("/")[0] in ("folder", "file", "nowhere"):
         value = str(tmp_path / value)
@@ -63,12 +69,10 @@ def test_nonsense(
 
 
 def test_a_start_anew_leaves_an_earlier_run_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    step: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Tests that a forgotten --resume costs the earlier run none of its files."""
-    monkeypatch.setattr(stages, "find_tools", dict)
-    step, out = tmp_path / "step.py", tmp_path / "out"
-    step.write_text("")
+    out = tmp_path / "out"
     (out / "checkpoints" / "step-00000012").mkdir(parents=True)
     left = [out / name for name in ("metrics.jsonl", "run.toml", "report.html")]
     for path in left:
@@ -79,11 +83,9 @@ def test_a_start_anew_leaves_an_earlier_run_as_it_is(
 
 
 def test_a_folder_is_one_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    step: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(stages, "find_tools", dict)
-    step, out = tmp_path / "step.py", tmp_path / "out"
-    step.write_text("")
+    out = tmp_path / "out"
     out.mkdir()
     with alone_in(out):
         error = refused(["--out", str(out), str(step)], capsys)
