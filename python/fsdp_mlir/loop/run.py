@@ -110,9 +110,10 @@ class Run:
         _runs.add(self)
 
     def __reduce__(self) -> Any:
-        raise TypeError(
+        raise RunError(
+            E.NOT_SUPPORTED,
             "a run holds memory and other ranks, and cannot be pickled or copied; run.state_dict() "
-            "gives its tensors, and run.checkpoint() writes what another run goes on from"
+            "gives its tensors, and run.checkpoint() writes what another run goes on from",
         )
 
     def __call__(self, batch: StepBatch = None) -> Union[torch.Tensor, dict[str, torch.Tensor]]:
