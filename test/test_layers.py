@@ -3,6 +3,7 @@ that no folder of tests is forgotten where only quick ones run; and that Python'
 """
 
 import ast
+import graphlib
 import pathlib
 import re
 import subprocess
@@ -100,6 +101,24 @@ def test_a_package_of_python_imports_only_what_lies_before() -> None:
         if name in order[place + 1 :]
     ]
     assert upwards == []
+
+
+def module_imports(file: pathlib.Path) -> set[pathlib.Path]:
+    """The files of fsdp_mlir that a file of it imports by their names."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            place = file.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            found |= {place.with_suffix(".py")} | {
+                place / f"{alias.name}.py" for alias in node.names
+            }
+    return found
+
+
+def test_no_modules_of_python_import_each_other() -> None:
+    files = list((ROOT / "python/fsdp_mlir").rglob("*.py"))
+    imports = {file: module_imports(file) & set(files) for file in files}
+    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError
 
 
 def test_torch_and_mlir_never_meet_in_a_file() -> None:

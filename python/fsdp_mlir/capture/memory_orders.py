@@ -7,17 +7,13 @@ is laid out so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import fx
 
 from ..step.names import StateNames
 from ..step.strides import has_gaps, memory_order, row_major_strides
 from .nodes import insert_call
-
-if TYPE_CHECKING:
-    from .step_graph import Program
+from .program import Program
 
 aten = torch.ops.aten
 

@@ -8,20 +8,23 @@ as PyTorch's complex arithmetic does. Other calls are refused.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import Any, Iterator, Protocol
 
 import torch
 from torch.optim import rprop
 
-from .numbers import Number
-
-if TYPE_CHECKING:
-    from .trace import Trace
+from .numbers import Followed, Number
 
 aten = torch.ops.aten
 _SAME = {"clone", "detach", "alias", "contiguous", "copy", "neg", "zero", "zeros_like"}
 # These have no value yet: what is read of them is written before.
 _EMPTY = {"empty_like"}
+
+
+class Calls(Followed, Protocol):
+    """The way through a step, on which operators are called."""
+
+    def call(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any: ...
 
 
 def element_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -59,7 +62,7 @@ def is_complex_call(given: dict[str, Any]) -> bool:
     )
 
 
-def compute_in_pairs(trace: Trace, func: Any, name: str, given: dict[str, Any]) -> Any:
+def compute_in_pairs(trace: Calls, func: Any, name: str, given: dict[str, Any]) -> Any:
     """`func`, called with complex tensors: the same on their pairs."""
     if name in ("add", "sub"):
         result = _add(trace, func, given)
@@ -74,7 +77,7 @@ def compute_in_pairs(trace: Trace, func: Any, name: str, given: dict[str, Any]) 
     return given["self"] if func._schema.is_mutable else torch.view_as_complex(result)
 
 
-def _add(trace: Trace, func: Any, given: dict[str, Any]) -> torch.Tensor:
+def _add(trace: Calls, func: Any, given: dict[str, Any]) -> torch.Tensor:
     """Complex numbers are multiplied by `alpha` and then added, each rounded; numbers at once."""
     one, other, alpha = given["self"], given["other"], given["alpha"]
     if not (_is_complex(one) and _is_complex(other) and one.shape == other.shape):
@@ -87,7 +90,7 @@ def _add(trace: Trace, func: Any, given: dict[str, Any]) -> torch.Tensor:
     return trace.call(func, (_pairs(one), other, 1), {})
 
 
-def _multiply(trace: Trace, func: Any, given: dict[str, Any]) -> torch.Tensor:
+def _multiply(trace: Calls, func: Any, given: dict[str, Any]) -> torch.Tensor:
     """By a real number: the products of both parts with it, and with the zero of its own."""
     one, other = given["self"], given["other"]
     if not _is_complex(one):
@@ -102,7 +105,7 @@ def _multiply(trace: Trace, func: Any, given: dict[str, Any]) -> torch.Tensor:
     return trace.call(func, (_pairs(one), other), {})
 
 
-def _refuse(trace: Trace, func: Any) -> None:
+def _refuse(trace: Calls, func: Any) -> None:
     trace.fail(
         f"calls {func} with complex tensors, which a rule over pairs of numbers does not have; "
         "compute with torch.view_as_real of them, or give complex parameters another optimizer"
