@@ -63,6 +63,8 @@ constexpr Difference kDifferences[] = {
     {"_native_batch_norm_legit", 2, widenChannels},
     {"_native_batch_norm_legit.no_stats", 1, widenChannels},
     {"_native_batch_norm_legit.no_stats", 2, widenChannels},
+    {"_native_batch_norm_legit_no_training", 1, widenChannels},
+    {"_native_batch_norm_legit_no_training", 2, widenChannels},
     {"_native_batch_norm_legit_functional", 1, widenChannels},
     {"_native_batch_norm_legit_functional", 2, widenChannels},
     {"log_sigmoid_forward", 1, empty},

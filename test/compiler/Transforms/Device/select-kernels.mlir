@@ -108,11 +108,13 @@ func.func @normalized(%x: tensor<2x8xbf16>, %w: tensor<8xbf16>) -> tensor<2x8xbf
 // log(sigmoid(x)) only a CPU keeps what its backward reads.
 // CHECK-LABEL: func.func @kept
 // CHECK: aten.call "native_batch_norm"{{.*}} -> (tensor<4x3xf32>, tensor<3xf32>, tensor<3xf32>)
+// CHECK-NEXT: aten.call "_native_batch_norm_legit_no_training"{{.*}} -> (tensor<4x3xf32>, tensor<3xf32>, tensor<3xf32>)
 // CHECK-NEXT: %[[S:.*]]:2 = aten.call "log_sigmoid_forward"{{.*}} -> (tensor<4x3xf32>, tensor<0xf32>)
 // CHECK-NEXT: aten.call "log_sigmoid_backward"(%{{.*}}, %{{.*}}, %[[S]]#1)
 func.func @kept(%x: tensor<4x3xf32>, %m: tensor<3xf32>) -> tensor<4x3xf32> {
   %y:3 = aten.call "native_batch_norm"(%x, none, none, %m, %m) {eps = 10.0 : f64, momentum = 0.1 : f64, training = false} : (tensor<4x3xf32>, tensor<3xf32>, tensor<3xf32>) -> (tensor<4x3xf32>, tensor<0xf32>, tensor<0xf32>)
-  %s:2 = aten.call "log_sigmoid_forward"(%y#0) : (tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>)
-  %g = aten.call "log_sigmoid_backward"(%s#0, %y#0, %s#1) backward : (tensor<4x3xf32>, tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  %e:3 = aten.call "_native_batch_norm_legit_no_training"(%y#0, none, none, %m, %m) {eps = 10.0 : f64, momentum = 0.1 : f64} : (tensor<4x3xf32>, tensor<3xf32>, tensor<3xf32>) -> (tensor<4x3xf32>, tensor<0xf32>, tensor<0xf32>)
+  %s:2 = aten.call "log_sigmoid_forward"(%e#0) : (tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>)
+  %g = aten.call "log_sigmoid_backward"(%s#0, %e#0, %s#1) backward : (tensor<4x3xf32>, tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
   return %g : tensor<4x3xf32>
 }
