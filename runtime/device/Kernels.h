@@ -37,8 +37,15 @@ public:
   /// A generator of random numbers, seeded.
   virtual at::Generator makeGenerator(uint64_t seed) const = 0;
 
-  /// What the calling thread launches from now on runs on this stream of the
-  /// device. At first that is stream 0.
+  /// For as long as what it returns lives, the calling thread runs these
+  /// kernels, on stream 0 of the device at first: behind what the thread has
+  /// launched by PyTorch before, and what it launches by PyTorch afterwards
+  /// runs behind them. Then the thread's settings are what they were. One
+  /// thread at a time.
+  virtual std::shared_ptr<void> enter() = 0;
+
+  /// What the calling thread, which has entered, launches from now on runs on
+  /// this stream of the device.
   virtual void useStream(unsigned stream) = 0;
 
   /// While the device captures a graph: a kernel launched with the generator
@@ -75,11 +82,11 @@ private:
 };
 
 /// PyTorch's kernels for the GPU of `device`, which outlives them. PyTorch's
-/// library for GPUs is loaded here and not before. Called by the thread that
-/// runs them: its handles and workspaces of cuBLAS are made for stream 0 before
-/// this returns. The numbers are those of PyTorch's defaults: no TF32 in matrix
-/// products, TF32 in convolutions, reduced-precision sums in those of bf16 and
-/// fp16. The first `hooks` serve the whole process.
+/// library for GPUs is loaded here and not before. Handles and workspaces of
+/// cuBLAS are made for the calling thread and stream 0. The numbers are those
+/// of PyTorch's defaults: no TF32 in matrix products, TF32 in convolutions,
+/// reduced-precision sums in those of bf16 and fp16. The first `hooks` serve
+/// the whole process.
 ///
 /// Throws Error where this build has no CUDA, or PyTorch cannot use the GPU.
 std::unique_ptr<Kernels> openCudaKernels(Device &device,

@@ -18,6 +18,15 @@ inline at::Tensor tensorAt(const void *address, c10::IntArrayRef sizes,
       .make_tensor();
 }
 
+/// Row-major.
+inline at::Tensor tensorAt(const void *address, c10::IntArrayRef sizes,
+                           at::ScalarType dtype, c10::Device device) {
+  return at::for_blob(const_cast<void *>(address), sizes)
+      .options(at::TensorOptions(dtype).device(device))
+      .target_device(device)
+      .make_tensor();
+}
+
 /// Of one dimension, or of none.
 inline at::Tensor tensorAt(const void *address, int64_t count,
                            at::ScalarType dtype, c10::Device device) {

@@ -11,13 +11,15 @@
 namespace fsdp {
 
 /// What a rank's programs run on: memory, kernels and streams. Of one rank,
-/// used by its thread, which it may bind to a device for as long as it lives.
+/// used by one thread at a time, which has entered.
 class Backend {
 public:
   virtual ~Backend() = default;
 
   virtual int rank() const = 0;
   virtual Kernels &kernels() = 0;
+  /// See Kernels::enter().
+  std::shared_ptr<void> enter() { return kernels().enter(); }
   /// Whether the host reads and writes the device's memory as its own.
   virtual bool isHost() const = 0;
 

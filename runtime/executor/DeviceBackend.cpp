@@ -30,9 +30,7 @@ DeviceBackend::DeviceBackend(int rank, std::unique_ptr<Device> device,
                              std::unique_ptr<DeviceCommunicator> communicator)
     : number(rank), device(std::move(device)),
       kernelsOfDevice(std::move(kernels)),
-      communicator(std::move(communicator)) {
-  kernelsOfDevice->useStream(plan::computeStream);
-}
+      communicator(std::move(communicator)) {}
 
 std::unique_ptr<ArenaMemory>
 DeviceBackend::allocateArena(const ArenaLayout &layout) {

@@ -6,7 +6,7 @@
 
 namespace fsdp {
 
-/// A rank on a GPU. The thread that makes it launches on the GPU's stream 0.
+/// A rank on a GPU.
 class DeviceBackend final : public Backend {
 public:
   DeviceBackend(int rank, std::unique_ptr<Device> device,

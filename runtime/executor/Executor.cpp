@@ -333,9 +333,14 @@ void Executor::run(int program, uint64_t step, uint64_t microBatch) {
 
 at::Tensor Executor::state(size_t i) { return impl->states.at(i); }
 
-void Executor::setInput(int program, size_t input, const void *rowMajor) {
+void Executor::setInput(int program, size_t input, const void *rowMajor,
+                        bool onDevice) {
   Implementation::NoAutograd guard;
-  impl->traffic->setInput(impl->programs.at(program), input, rowMajor);
+  LoadedProgram &of = impl->programs.at(program);
+  if (onDevice)
+    impl->traffic->setInputFromDevice(of, input, rowMajor);
+  else
+    impl->traffic->setInput(of, input, rowMajor);
 }
 
 char *Executor::inputMemory(int program, size_t input) const {

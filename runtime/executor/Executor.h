@@ -44,9 +44,12 @@ public:
   /// A state's local part in the device's own memory, or the host's where it is
   /// offloaded; undefined for what lies in a flat state.
   at::Tensor state(size_t state);
-  /// Gives an input its value, from row-major memory; it stays until other
-  /// values reuse its bytes, so inputs are set before each run.
-  void setInput(int program, size_t input, const void *rowMajor);
+  /// Gives an input its value, from row-major memory of the host, which is read
+  /// before it returns, or of the device (`onDevice`), which the next run
+  /// reads. It stays until other values reuse its bytes, so inputs are set
+  /// before each run.
+  void setInput(int program, size_t input, const void *rowMajor,
+                bool onDevice = false);
   /// Where an input is to be written, row-major, in place of setInput(); null
   /// where it has other strides or the host cannot write it.
   char *inputMemory(int program, size_t input) const;

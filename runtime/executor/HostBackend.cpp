@@ -18,6 +18,7 @@ public:
   at::Generator makeGenerator(uint64_t seed) const override {
     return at::detail::createCPUGenerator(seed);
   }
+  std::shared_ptr<void> enter() override { return nullptr; }
   void useStream(unsigned) override {}
   void seedFromMemory(at::Generator &, void *) override {}
   uint64_t waits() const override { return 0; }

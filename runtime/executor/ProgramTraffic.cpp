@@ -48,6 +48,15 @@ void ProgramTraffic::setInput(LoadedProgram &program, size_t input,
   staging->launch(streams);
 }
 
+void ProgramTraffic::setInputFromDevice(LoadedProgram &program, size_t input,
+                                        const void *rowMajor) {
+  at::Tensor &planned = program.tensors[program.plan->inputs.at(input)->value];
+  if (planned.numel() == 0)
+    return;
+  planned.copy_(tensorAt(rowMajor, planned.sizes(), planned.scalar_type(),
+                         planned.device()));
+}
+
 char *ProgramTraffic::inputMemory(const LoadedProgram &program,
                                   size_t input) const {
   const at::Tensor &planned =

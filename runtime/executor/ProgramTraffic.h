@@ -23,6 +23,9 @@ public:
   /// Gives an input its value, from row-major memory, which is read before it
   /// returns.
   void setInput(LoadedProgram &program, size_t input, const void *rowMajor);
+  /// Likewise from memory of the device, which is read on stream 0.
+  void setInputFromDevice(LoadedProgram &program, size_t input,
+                          const void *rowMajor);
   /// Where it is written in place of that; null where it cannot be.
   char *inputMemory(const LoadedProgram &program, size_t input) const;
 

@@ -6,9 +6,9 @@
 
 namespace fsdp {
 
-/// What a library in the folder of this program exports under a symbol. It
-/// stays loaded. Throws Error where there is no such library; `otherwise` is
-/// what it says then, before the reason.
+/// What a library beside this program, or this extension module, exports under
+/// a symbol. It stays loaded. Throws Error where there is no such library;
+/// `otherwise` is what it says then, before the reason.
 const void *loadBesideProgram(const char *file, const char *symbol,
                               const char *otherwise);
 

@@ -210,9 +210,9 @@ py::dict whole(const SessionPtr &session, bool flatAlone, bool withOptimizer) {
 
 Transport transportNamed(const std::string &name) {
   for (const TransportInfo &info : transports)
-    if (name == info.name && info.device != plan::DeviceKind::Cuda)
+    if (name == info.name)
       return info.transport;
-  throw Error(E::Flag, "comm is '" + name + "'; give auto, shm or gloo");
+  throw Error(E::Flag, "comm is '" + name + "'; give auto, shm, gloo or nccl");
 }
 
 NonFinite nonFiniteNamed(const std::string &name) {
@@ -231,8 +231,8 @@ NonFinite nonFiniteNamed(const std::string &name) {
 SessionPtr open(const std::string &plan, const std::string &weights,
                 const std::string &resume, std::optional<int64_t> seed,
                 bool weightsFromRank0, const std::string &rng,
-                const std::string &nonFinite, const std::string &comm,
-                double timeout, int meetingTimeout,
+                const std::string &nonFinite, bool graph,
+                const std::string &comm, double timeout, int meetingTimeout,
                 const std::string &rendezvous) {
   RunOptions run;
   run.weights = weights;
@@ -240,6 +240,7 @@ SessionPtr open(const std::string &plan, const std::string &weights,
   run.seed = seed;
   run.sequentialRandom = rng == "sequential";
   run.nonFinite = nonFiniteNamed(nonFinite);
+  run.graph = graph;
   run.checkpoints.resume = resume;
   JoinOptions join;
   join.transport = transportNamed(comm);
@@ -304,8 +305,9 @@ PYBIND11_MODULE(fsdp_runtime, module) {
   module.def("open", &fsdp::open, py::kw_only(), py::arg("plan"),
              py::arg("weights"), py::arg("resume"), py::arg("seed"),
              py::arg("weights_from_rank0"), py::arg("rng"),
-             py::arg("non_finite"), py::arg("comm"), py::arg("timeout"),
-             py::arg("meeting_timeout"), py::arg("rendezvous"));
+             py::arg("non_finite"), py::arg("cuda_graph"), py::arg("comm"),
+             py::arg("timeout"), py::arg("meeting_timeout"),
+             py::arg("rendezvous"));
   py::class_<Session, SessionPtr>(module, "Session")
       .def("step", &fsdp::step)
       .def("evaluate", &fsdp::evaluate)

@@ -42,9 +42,11 @@ at::Tensor FedInputs::checked(const std::string &name, const at::Tensor &tensor,
   if (!isPlain(tensor))
     throw BatchError(what() + " is no plain dense tensor; give one that is, as "
                               "to_dense() or full_tensor() do");
-  if (!tensor.device().is_cpu())
-    throw BatchError(what() + " is on " + tensor.device().str() +
-                     ", and the plan is for CPUs; give it with .cpu()");
+  if (!tensor.device().is_cpu() && tensor.device() != device)
+    throw BatchError(
+        what() + " is on " + tensor.device().str() + ", and the plan " +
+        (device.is_cpu() ? "is for CPUs" : "runs on " + device.str()) +
+        "; give it with .cpu()");
   if (tensor.scalar_type() != toScalarType(value.dtype)) {
     std::string wanted = plan::dtypeName(value.dtype);
     throw BatchError(what() + " is " + nameOf(tensor.scalar_type()) +
@@ -186,7 +188,8 @@ void FedInputs::set(uint64_t microBatch, int to, Executor &executor) const {
   const std::vector<at::Tensor> &inputs = tensors.at(microBatch);
   for (size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].defined())
-      executor.setInput(to, i, inputs[i].const_data_ptr());
+      executor.setInput(to, i, inputs[i].const_data_ptr(),
+                        /*onDevice=*/!inputs[i].is_cpu());
 }
 
 } // namespace fsdp

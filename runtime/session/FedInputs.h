@@ -32,9 +32,11 @@ struct FoundNaN {
 /// tensors of a caller. Of a program's variants the tensors' shapes choose one.
 class FedInputs {
 public:
-  /// Of the program `name` and its variants. The plan outlives it.
-  FedInputs(const plan::PlanT &plan, const char *name, uint64_t microBatches)
-      : variants(plan, name), microBatches(microBatches) {}
+  /// Of the program `name` and its variants. The plan outlives it. Tensors lie
+  /// on the CPU, or on `device`, where the plan runs.
+  FedInputs(const plan::PlanT &plan, const char *name, uint64_t microBatches,
+            c10::Device device)
+      : variants(plan, name), microBatches(microBatches), device(device) {}
 
   /// Takes a step's tensors: a batch for each micro-batch, or one for all of
   /// them, whose dimension 0 has them one after the other. They have all
@@ -61,6 +63,7 @@ private:
 
   const Variants variants;
   const uint64_t microBatches;
+  const c10::Device device;
   size_t chosen = 0; // of the variants
   size_t given = 0;  // batches
   // By micro-batch and input; undefined: it repeats.

@@ -4,6 +4,7 @@
 #include "comm/ConnectRanks.h"
 #include "launch/Environment.h"
 #include "plan/PlanFile.h"
+#include "session/OpenBackend.h"
 
 #include <string>
 
@@ -17,13 +18,20 @@ struct JoinOptions {
   double patienceSeconds = 0; // 0: deadlineOf the plan
 };
 
+/// This rank among the others.
+struct JoinedRanks {
+  Connection connection;
+  Transports transports;
+  LocalPlace place;
+};
+
 /// Connects this process with the other ranks of its run, as its environment
 /// says who they are; without a word there it is alone. `agreement`: what all
 /// must have alike besides the plan. Processes may join again and again, all of
 /// them as often. Throws Error where the plan is for another number of ranks,
 /// and as meet() does.
-Connection joinRanks(const plan::LoadedPlan &loaded, const JoinOptions &options,
-                     const std::string &agreement);
+JoinedRanks joinRanks(const plan::LoadedPlan &loaded,
+                      const JoinOptions &options, const std::string &agreement);
 
 } // namespace fsdp
 

@@ -18,11 +18,13 @@ namespace fsdp {
 static plan::LoadedPlan readOwnPlan(const std::string &path) {
   plan::LoadedPlan loaded = readRunnablePlan(path);
   requirePrograms(*loaded.plan);
-  if (loaded.plan->device != plan::DeviceKind::Cpu)
-    throw Error(E::GpuUnsupported,
-                "the plan is for GPUs, and a loop of one's own runs on CPUs so "
-                "far; train it with fsdp-run, or compile it for device=cpu");
   return loaded;
+}
+
+static void checkArguments(const plan::PlanT &plan, const RunOptions &run,
+                           const JoinOptions &join) {
+  checkFlags(plan, {transportFlag("comm=", join.transport),
+                    {"cuda_graph=True", run.graph, plan::DeviceKind::Cuda}});
 }
 
 /// A stream of random numbers from the first step on is in no checkpoint.
@@ -48,15 +50,17 @@ static const plan::ProgramT &programOf(const plan::PlanT &plan,
 Session::Session(const std::string &planPath, RunOptions run,
                  const JoinOptions &join)
     : loaded(readOwnPlan(planPath)), options(std::move(run)),
-      connection(joinRanks(loaded, join, agreementOf(options, join))),
-      backend(ranks()),
+      joined((checkArguments(plan(), options, join),
+              joinRanks(loaded, join, agreementOf(options, join)))),
+      opened(openBackend(plan(), ranks(), {}, joined.transports, joined.place)),
       stepNames(plan::namesOfStep(
           plan(), plan::findProgram(plan(), plan::stepProgramName))),
       stepLosses(plan::lossesOfStep(
           plan(), plan::findProgram(plan(), plan::stepProgramName))),
-      stepInputs(plan(), plan::stepProgramName, plan().micro_batches) {
+      stepInputs(plan(), plan::stepProgramName, plan().micro_batches,
+                 device()) {
   if (plan::findProgram(plan(), plan::evalProgramName) >= 0)
-    evalInputs.emplace(plan(), plan::evalProgramName, 1);
+    evalInputs.emplace(plan(), plan::evalProgramName, 1, device());
 }
 
 /// Runs a call of the caller's, of which only one is under way.
@@ -72,6 +76,7 @@ template <typename Call> decltype(auto) Session::guarded(Call &&call) {
                   "the session is over: " + ended + "; load the plan again");
   }
   try {
+    auto entered = opened.backend->enter();
     return call();
   } catch (const Refusal &) {
     throw;
@@ -113,8 +118,8 @@ void Session::load() {
   if (options.nonFinite == NonFinite::Stop)
     decisions.emplace(ranks(), /*always=*/true);
   from.emplace(options.checkpoints, ranks());
-  state.emplace(plan(), options, *from, ranks(), backend,
-                [](const std::string &) {});
+  state.emplace(plan(), options, *from, ranks(), *opened.backend,
+                [this](const std::string &note) { news.push_back(note); });
   said = state->notes;
   said.insert(said.end(), from->notes().begin(), from->notes().end());
   if (*from) {
@@ -238,6 +243,8 @@ const SessionStep &Session::step(const std::vector<Batch> &batches,
                            .count();
     lookAtLoss(origin);
     stepInputs.drop();
+    for (const std::string &note : std::exchange(news, {}))
+      lastStep->note += (lastStep->note.empty() ? "" : "; ") + note;
     return *lastStep;
   });
 }

@@ -3,7 +3,6 @@
 
 #include "Error.h"
 #include "comm/ConnectRanks.h"
-#include "executor/HostBackend.h"
 #include "plan/PlanFile.h"
 #include "session/FedInputs.h"
 #include "session/JoinRanks.h"
@@ -75,11 +74,11 @@ public:
   ~Session();
 
   /// Of this rank; they wait for nobody.
-  int rank() const { return connection.communicator->rank(); }
-  int size() const { return connection.communicator->size(); }
+  int rank() const { return ranks().rank(); }
+  int size() const { return ranks().size(); }
   const plan::PlanT &plan() const { return *loaded.plan; }
   const std::string &digest() const { return loaded.digest; }
-  std::string transport() const { return connection.communicator->transport(); }
+  const std::string &transport() const { return opened.transport; }
   const std::vector<std::string> &notes() const { return said; }
   /// Steps that are done.
   uint64_t steps() const { return done; }
@@ -131,6 +130,7 @@ public:
   void close(const std::string &reason);
 
 private:
+  c10::Device device() const { return opened.backend->kernels().device(); }
   Session(const std::string &planPath, RunOptions run, const JoinOptions &join);
   void load();
   template <typename Call> decltype(auto) guarded(Call &&call);
@@ -140,12 +140,12 @@ private:
   void lookAtLoss(const BatchOrigin &origin);
   Checkpoints &openCheckpoints(const std::string &folder, uint64_t keep);
   checkpoint::RunPosition position() const;
-  Communicator &ranks() const { return *connection.communicator; }
+  Communicator &ranks() const { return *joined.connection.communicator; }
 
   plan::LoadedPlan loaded;
   RunOptions options;
-  Connection connection;
-  HostBackend backend;
+  JoinedRanks joined;
+  OpenedBackend opened;
   std::optional<ResumePoint> from;
   std::optional<LoadedRun> state;
   const std::vector<std::string> stepNames;
@@ -158,6 +158,7 @@ private:
   // By folder. Each stays open, so that nobody else writes there.
   std::map<std::string, OwnCheckpoints> checkpoints;
   std::vector<std::string> said;
+  std::vector<std::string> news; // of the executor, which no step has told yet
   std::vector<double> givenRates;
   uint64_t done = 0, samples = 0; // steps; what they read on all ranks
   std::optional<SessionStep> lastStep;

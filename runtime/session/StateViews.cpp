@@ -38,7 +38,7 @@ static at::Tensor keeping(const at::Tensor &tensor,
                           const std::shared_ptr<void> &owner) {
   return at::from_blob(
       tensor.data_ptr(), tensor.sizes(), tensor.strides(), [owner](void *) {},
-      tensor.options());
+      tensor.options(), /*target_device=*/tensor.device());
 }
 
 /// This rank's part of a state as one view, undefined where it is none.

@@ -280,6 +280,33 @@ def checkpoints(lab: Lab) -> Checks:
     yield dataclasses.replace(near, name=f"{MOVED}, then on the host")
 
 
+# With samples in a batch.
+LOOPS = (("mlp", 2, ()), ("gpt", 4, ()), ("gpt", 4, ("--cuda-graph",)))
+
+
+def loops(lab: Lab) -> Checks:
+    """A script that takes the steps itself has the bits of fsdp-run."""
+    script = pathlib.Path(__file__).with_name("loop.py")
+    if not [*lab.programs.glob("fsdp_runtime.*.so")]:
+        yield Check("loop.py", SKIP, "the extension module is not built: there is no Python.h")
+        return
+    for name, batch, flags in LOOPS:
+        case, saved = CASES[name], lab.scratch / f"{name}{''.join(flags)}.loop.safetensors"
+        expected = lab.run(case, lab.device, "--no-shuffle")
+        files = lab.plan(case), lab.files.weights(case), lab.files.data(case), saved
+        words = [sys.executable, script, *files, batch, case.steps, *flags]
+        ended = lab.command(words, FSDP_MLIR_BIN=str(lab.programs), NVIDIA_TF32_OVERRIDE="0")
+        title = " ".join((name, *flags))
+        if ended.code:
+            yield Check(title, FAIL, ended.error)
+            continue
+        said = json.loads(ended.output.splitlines()[-1])
+        metrics = [{"loss": loss} for loss in said["losses"]]
+        run = dataclasses.replace(expected, metrics=metrics, saved=saved)
+        check = same_bits(title, run, expected)
+        yield dataclasses.replace(check, detail=f"{check.detail}, on {said['device']}")
+
+
 def sanitizer(lab: Lab) -> Checks:
     tool = shutil.which("compute-sanitizer", path=f"{os.environ['PATH']}:/usr/local/cuda/bin")
     if not tool:
@@ -362,6 +389,7 @@ ROWS = {
         Row("graph", "a replayed step has the bits of a launched one", graph),
         Row("trace", "when each command of a step ran on its stream", traces),
         Row("checkpoints", "a run that goes on from a checkpoint is the whole one", checkpoints),
+        Row("loop", "a loop of one's own in Python", loops, True),
         Row("errors", "what cannot run says why in one line", errors),
         Row("sanitizer", "compute-sanitizer finds nothing", sanitizer),
         Row("bench", "step time and memory beside FSDP2", bench, alone=True),

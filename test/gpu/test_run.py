@@ -50,6 +50,7 @@ def verdicts(
         resumed = (("mlp", ("--cuda-graph",), "mlp"), ("mlp-scaler", (), "mlp-scaler"))
         patch.setattr(rows, "RESUMED", resumed)
         patch.setattr(rows, "MOVED", "mlp")
+        patch.setattr(rows, "LOOPS", (("mlp", 2, ()), ("mlp", 2, ("--cuda-graph",))))
         folders = ["--bin", str(programs), "--plans", str(plans), "--out", str(out)]
         assert run.main([*folders, *words]) == 0
     (path,) = out.glob("*.json")
@@ -69,7 +70,7 @@ def test_what_is_prepared_runs(plans: pathlib.Path, tmp_path: pathlib.Path) -> N
 def test_an_imitated_gpu_passes(
     plans: pathlib.Path, tmp_path: pathlib.Path, on_a_gpu: None
 ) -> None:
-    names = ("kernels", "precision", "graph", "trace", "checkpoints")
+    names = ("kernels", "precision", "graph", "trace", "checkpoints", "loop")
     found = verdicts(plans, tmp_path, chain.imitated_gpus(), "--only", *names)
     assert found == dict.fromkeys(names, PASS)
 

@@ -95,6 +95,13 @@ def imitated_gpus() -> pathlib.Path:
     return programs / "imitated"
 
 
+def empty_gpu() -> pathlib.Path:
+    """To preload: a GPU whose memory and copies are there, and whose kernels do nothing. Skips where
+    the build has no CUDA."""
+    imitated_gpus()
+    return ROOT / "build" / "test" / "gpu" / "imitation" / "libcuda.so.1"
+
+
 def environment(**changes: str) -> dict[str, str]:
     """The environment of a run: one thread, no launcher's variables."""
     env = {

@@ -1,9 +1,8 @@
 #ifndef FSDP_TOOLS_FSDPRUN_COMMANDLINE_H
 #define FSDP_TOOLS_FSDPRUN_COMMANDLINE_H
 
-#include "comm/Transport.h"
 #include "cost/Cluster.h"
-#include "executor/HostBackend.h"
+#include "session/OpenBackend.h"
 #include "train/RunOptions.h"
 
 #include <optional>
@@ -23,8 +22,7 @@ struct LaunchOptions {
   double patienceSeconds = 0; // 0: see deadlineOf()
   Transport transport = Transport::Auto;
   std::optional<cost::Link> throttle;
-  HostStreamKind hostStreams = HostStreamKind::Inline;
-  bool singleCommunicator = false;
+  BackendOptions backend;
   /// Where the supervisor that started this process looks for its error; empty:
   /// none did.
   std::string supervisor;

@@ -48,7 +48,7 @@ static void addCommFlags(CLI::App &app, LaunchOptions &launch) {
       ->check(CLI::IsMember(named))
       ->type_name("KIND")
       ->group(heading::ranks);
-  app.add_flag("--single-communicator", launch.singleCommunicator,
+  app.add_flag("--single-communicator", launch.backend.singleCommunicator,
                "NCCL: gathers and reductions share one communicator, and never "
                "run at once")
       ->group(heading::ranks);
@@ -101,8 +101,9 @@ static void addRankFlags(CLI::App &app, LaunchOptions &launch) {
   app.add_option_function<std::string>(
          "--host-streams",
          [&launch](const std::string &kind) {
-           launch.hostStreams = kind == "threads" ? HostStreamKind::Threads
-                                                  : HostStreamKind::Inline;
+           launch.backend.hostStreams = kind == "threads"
+                                            ? HostStreamKind::Threads
+                                            : HostStreamKind::Inline;
          },
          "how collectives run beside compute on the host: inline, or threads, "
          "one per stream (default: inline)")

@@ -2,7 +2,6 @@
 
 #include "EndProgram.h"
 #include "Error.h"
-#include "OpenBackend.h"
 #include "RunDoctor.h"
 #include "Tune.h"
 #include "comm/ConnectRanks.h"
@@ -62,14 +61,28 @@ std::string describe(const std::optional<cost::Link> &link) {
               : std::string("none");
 }
 
+std::vector<DeviceFlag> deviceFlags(const CommandLine &line) {
+  constexpr auto cpus = plan::DeviceKind::Cpu, gpus = plan::DeviceKind::Cuda;
+  const LaunchOptions &launch = line.launch;
+  return {
+      transportFlag("--comm ", launch.transport),
+      {"--single-communicator", launch.backend.singleCommunicator, gpus},
+      {"--throttle", launch.throttle.has_value(), cpus},
+      {"--host-streams threads",
+       launch.backend.hostStreams == HostStreamKind::Threads, cpus},
+      {"--cuda-graph", line.run.graph, gpus},
+      {"--poison", line.run.poison, cpus},
+  };
+}
+
 /// What would part the ranks if it differed.
 Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
-  std::string flags =
-      agreementOf(line.run) +
-      " comm=" + std::to_string(int(line.launch.transport)) +
-      " throttle=" + describe(line.launch.throttle) +
-      " single-communicator=" + std::to_string(line.launch.singleCommunicator) +
-      " timeout=" + std::to_string(line.launch.patienceSeconds);
+  std::string flags = agreementOf(line.run) +
+                      " comm=" + std::to_string(int(line.launch.transport)) +
+                      " throttle=" + describe(line.launch.throttle) +
+                      " single-communicator=" +
+                      std::to_string(line.launch.backend.singleCommunicator) +
+                      " timeout=" + std::to_string(line.launch.patienceSeconds);
   // Versions first: plans that other versions compiled differ for that reason.
   return {{"version of fsdp-run", FSDP_VERSION},
           {"version of PyTorch", FSDP_TORCH},
@@ -110,8 +123,9 @@ int trainRank(const CommandLine &line, const plan::LoadedPlan &loaded,
               const Transports &transports, const Connection &connection,
               const LocalPlace &place) {
   Communicator &communicator = *connection.communicator;
-  OpenedBackend opened =
-      openBackend(*loaded.plan, communicator, line.launch, transports, place);
+  OpenedBackend opened = openBackend(*loaded.plan, communicator,
+                                     line.launch.backend, transports, place);
+  auto entered = opened.backend->enter();
   printRanks(connection, opened, line.run.progress);
   int signal =
       train(loaded, line.run, communicator, *opened.backend, removeWhenKilled);
@@ -309,7 +323,8 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
     bool threads = size == 1 || (!isMember && launch.threads);
     Transports transports =
         resolveTransport(launch.transport, loaded.plan->device, threads);
-    checkDevice(*loaded.plan, line, transports, local);
+    checkFlags(*loaded.plan, deviceFlags(line));
+    checkGpus(*loaded.plan, transports, local);
     checkWorldSize(*loaded.plan, size,
                    "run it with --nproc " +
                        std::to_string(plan::numRanks(*loaded.plan)));

@@ -41,7 +41,7 @@ void runDoctor(const CommandLine &line, const Membership &me) {
   std::unique_ptr<Device> gpu = openGpu(me);
   options.gpu = gpu.get();
   options.connectGpus = [&](Communicator &hosts) {
-    return connectNccl(*gpu, hosts, {launch.singleCommunicator});
+    return connectNccl(*gpu, hosts, {launch.backend.singleCommunicator});
   };
   auto meeting =
       std::make_shared<Meeting>(me, where, runKey(variables) + "/doctor",

@@ -33,6 +33,7 @@ def load(
     weights_from_rank0: bool = False,
     rng: str = "site",
     non_finite: str = "plan",
+    cuda_graph: bool = False,
     comm: str = "auto",
     timeout: float = 0,
     meeting_timeout: int = 300,
@@ -56,7 +57,8 @@ def load(
         non_finite: what becomes of a step whose loss, or a gradient, is not finite: `plan`, what it
             was compiled for; `continue` and `skip` require that of it, and warn; with `stop` all
             ranks raise RunError when they have taken it, and the run can go on.
-        comm: `auto`, `shm` or `gloo`.
+        cuda_graph: replay each program of a plan for GPUs as a CUDA graph from its third run on.
+        comm: `auto`, `shm` or `gloo`; of a plan for GPUs `auto` or `nccl`.
         timeout: seconds that a rank may keep the others waiting; 0: a hundred of the steps that the
             plan expects, and ten minutes at least.
         meeting_timeout: seconds to wait for all ranks here.
@@ -77,6 +79,7 @@ def load(
         weights_from_rank0=weights_from_rank0,
         rng=rng,
         non_finite=non_finite,
+        cuda_graph=cuda_graph,
         comm=comm,
         timeout=timeout,
         meeting_timeout=meeting_timeout,
@@ -120,7 +123,8 @@ class Run:
         """Takes a step and returns this rank's loss before its update, float64; of a step of
         several turns the loss of each, by name.
 
-        `batch` names the inputs of the step, on the CPU, with the dtypes and shapes of the export.
+        `batch` names the inputs of the step, on the CPU or on the GPU that the plan runs on, with
+        the dtypes and shapes of the export.
         A step of several micro-batches takes as many batches in a list, or one batch that has all
         of them along dimension 0. A plan that reads no data may go without, or takes all of its
         inputs.

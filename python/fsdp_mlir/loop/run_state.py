@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, Mapping
 
@@ -164,8 +165,8 @@ def _has_group() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
-def _mesh(session: Any) -> Any:
-    """The plan's mesh as PyTorch's, over the process group that exists."""
+def _mesh(session: Any, device: str) -> Any:
+    """The plan's mesh as PyTorch's, over the process group that exists, for tensors of a device."""
     from torch.distributed.device_mesh import init_device_mesh
 
     if dist.get_world_size() != session.size or dist.get_rank() != session.rank:
@@ -175,13 +176,13 @@ def _mesh(session: Any) -> Any:
             f"rank {session.rank} of {session.size}; let both be of the same ranks",
         )
     names, sizes, _ = zip(*session.mesh)
-    return init_device_mesh("cpu", sizes, mesh_dim_names=names)
+    return init_device_mesh(device, sizes, mesh_dim_names=names)
 
 
 def _distributed(session: Any, entries: list[Entry], optimizer: bool) -> dict[str, torch.Tensor]:
     from torch.distributed.tensor import DTensor
 
-    mesh = _mesh(session)
+    mesh_of = functools.cache(lambda device: _mesh(session, device))
     shards = next(i for i, (_, _, role) in enumerate(session.mesh) if role == "shard")
     is_cut = any(entry["local"] is None for entry in entries)
     flat = session.whole(True, optimizer) if is_cut else {}
@@ -193,10 +194,15 @@ def _distributed(session: Any, entries: list[Entry], optimizer: bool) -> dict[st
         placements = _placements(entry, session.mesh)
         shape = torch.Size(entry["shape"])
         if local is None:
-            local = _chunk(flat[entry["name"]], dim, mesh, shards)
+            local = _chunk(flat[entry["name"]], dim, mesh_of("cpu"), shards)
         stride = torch.empty(shape, device="meta").stride()
         return DTensor.from_local(
-            local, mesh, placements, run_check=False, shape=shape, stride=stride
+            local,
+            mesh_of(local.device.type),
+            placements,
+            run_check=False,
+            shape=shape,
+            stride=stride,
         )
 
     return {entry["name"]: placed(entry) for entry in entries}

@@ -11,8 +11,10 @@
 
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
 
 namespace fsdp {
 
@@ -52,28 +54,75 @@ struct WaitCounter final : c10::WarningHandler {
   }
 };
 
-/// Counts from now on what the calling thread waits.
-void countWaits() {
-  static auto *counter = new WaitCounter;
-  c10::WarningUtils::set_warning_handler(counter); // the calling thread's
-  c10::cuda::warning_state().set_sync_debug_mode(
-      c10::cuda::SyncDebugMode::L_WARN);
-}
+/// What the calling thread waits is counted for as long as this lives.
+class CountedWaits {
+public:
+  CountedWaits()
+      : handler(c10::WarningUtils::get_warning_handler()),
+        mode(c10::cuda::warning_state().get_sync_debug_mode()) {
+    static auto *counter = new WaitCounter;
+    c10::WarningUtils::set_warning_handler(counter); // the calling thread's
+    c10::cuda::warning_state().set_sync_debug_mode(
+        c10::cuda::SyncDebugMode::L_WARN);
+  }
+  ~CountedWaits() {
+    c10::WarningUtils::set_warning_handler(handler);
+    c10::cuda::warning_state().set_sync_debug_mode(mode);
+  }
+  CountedWaits(const CountedWaits &) = delete;
+  CountedWaits &operator=(const CountedWaits &) = delete;
+
+private:
+  c10::WarningHandler *handler;
+  c10::cuda::SyncDebugMode mode;
+};
+
+/// The calling thread launches on a stream of ours, in the order of its own.
+class Entered {
+public:
+  explicit Entered(const c10::cuda::CUDAStream &ours)
+      : gpu(ours.device_index()), ours(ours),
+        theirs(c10::cuda::getCurrentCUDAStream(ours.device_index())) {
+    follow(ours, theirs);
+    c10::cuda::setCurrentCUDAStream(ours);
+  }
+  ~Entered() {
+    c10::cuda::setCurrentCUDAStream(theirs);
+    try {
+      follow(theirs, ours);
+    } catch (const c10::Error &) {
+      // What went wrong on the device has been reported where it did.
+    }
+  }
+  Entered(const Entered &) = delete;
+  Entered &operator=(const Entered &) = delete;
+
+private:
+  /// What comes on a stream is behind what is on the other one so far.
+  static void follow(const c10::cuda::CUDAStream &stream,
+                     const c10::cuda::CUDAStream &other) {
+    at::cuda::CUDAEvent event;
+    event.record(other);
+    event.block(stream);
+  }
+
+  c10::cuda::CUDAGuard gpu;
+  CountedWaits counted;
+  c10::cuda::CUDAStream ours, theirs;
+};
 
 class CudaKernels final : public Kernels {
 public:
   CudaKernels(Device &gpu, const MemoryHooks &hooks)
       : gpu(gpu), place(c10::kCUDA, gpu.index()), own(placeHooks(hooks)) {
     at::globalContext().lazyInitDevice(c10::kCUDA);
-    c10::cuda::set_device(place.index());
+    auto entered = enter();
     registerCudaOperators();
     zero = gpu.allocate(sizeof(int64_t));
-    useStream(0);
     // What would be made by the first operator that needs it, and be kept.
     at::cuda::getCurrentCUDABlasHandle();
     at::cuda::getCUDABlasLtWorkspace();
     at::cuda::detail::getDefaultCUDAGenerator(place.index());
-    countWaits();
   }
 
   c10::Device device() const override { return place; }
@@ -84,9 +133,12 @@ public:
         place.index(), c10::make_intrusive<at::CUDAGeneratorState>(seed));
   }
 
+  std::shared_ptr<void> enter() override {
+    return std::make_shared<Entered>(streamOf(0));
+  }
+
   void useStream(unsigned stream) override {
-    c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(
-        static_cast<cudaStream_t>(gpu.stream(stream)), place.index()));
+    c10::cuda::setCurrentCUDAStream(streamOf(stream));
   }
 
   void seedFromMemory(at::Generator &generator, void *seed) override {
@@ -109,6 +161,11 @@ public:
   void releaseCached() override { own.emptyCache(); }
 
 private:
+  c10::cuda::CUDAStream streamOf(unsigned stream) const {
+    return c10::cuda::getStreamFromExternal(
+        static_cast<cudaStream_t>(gpu.stream(stream)), place.index());
+  }
+
   /// The integer at an address of the device.
   at::TensorBase number(void *address) const {
     return tensorAt(address, 1, at::kLong, place);

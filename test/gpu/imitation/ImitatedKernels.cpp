@@ -23,6 +23,11 @@ public:
     return at::detail::createCPUGenerator(seed);
   }
 
+  std::shared_ptr<void> enter() override {
+    useStream(0);
+    return std::shared_ptr<void>(nullptr, [this](void *) { inCaller.reset(); });
+  }
+
   void useStream(unsigned stream) override {
     auto next = static_cast<cudaStream_t>(gpu.stream(stream));
     inCaller.reset(); // the stream before goes on by itself

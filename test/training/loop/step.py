@@ -34,6 +34,10 @@ def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(model(x), y)
 
 
+def squares(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (model(x).sum(1) - y).square().mean()
+
+
 def accuracy(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"accuracy": (model(x).argmax(1) == y).float().mean()}
 
@@ -50,6 +54,7 @@ def training_step(argv: list[str]) -> TrainingStep:
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--no-data", action="store_true")
     parser.add_argument("--schedule", action="store_true")
+    parser.add_argument("--squares", action="store_true")
     flags = parser.parse_args(argv)
     torch.manual_seed(0)
     model = Model()
@@ -60,7 +65,7 @@ def training_step(argv: list[str]) -> TrainingStep:
     data = samples()
     return TrainingStep(
         model=model,
-        loss=loss,
+        loss=squares if flags.squares else loss,
         optimizer=optimizer,
         lr_schedule=schedule,
         metrics=accuracy,

@@ -7,7 +7,6 @@ import pathlib
 import pytest
 
 import fsdp_mlir
-from support import chain
 
 from . import calls
 from .conftest import Compile
@@ -98,9 +97,3 @@ def test_one_stream_of_random_numbers_is_in_no_checkpoint(
         run(next(calls.batches()))
     with pytest.raises(fsdp_mlir.RunError, match=f"resuming is {words}"):
         load(compiled, rng="sequential", resume=tmp_path)
-
-
-def test_a_plan_for_gpus_is_refused(compile_step: Compile) -> None:
-    chain.imitated_gpus()  # where the compiler knows none, there is no such plan
-    with pytest.raises(fsdp_mlir.RunError, match="the plan is for GPUs, .* train it with fsdp-run"):
-        load(compile_step("mesh=1 device=cuda"))

@@ -344,7 +344,7 @@ def test_bad_files_are_errors(compile_step: Compile, tmp_path: pathlib.Path) -> 
             fsdp_mlir.load(plan, weights)
     with pytest.raises(fsdp_mlir.RunError, match="mesh has 2 ranks.*torchrun --nproc-per-node 2"):
         load(compile_step("mesh=2"))
-    with pytest.raises(fsdp_mlir.RunError, match="comm is 'tcp'; give auto, shm or gloo"):
+    with pytest.raises(fsdp_mlir.RunError, match="comm is 'tcp'; give auto, shm, gloo or nccl"):
         load(compiled, comm="tcp")
     with load(compiled) as run:
         with pytest.raises(fsdp_mlir.RunError, match="cannot write /nowhere/x"):

@@ -69,6 +69,7 @@ protected:
       GTEST_SKIP() << error.what();
     }
     kernels = openCudaKernels(*device, noHooks);
+    entered = kernels->enter();
   }
 
   at::Tensor draw(const at::Generator &generator) {
@@ -77,6 +78,7 @@ protected:
 
   std::unique_ptr<Device> device;
   std::unique_ptr<Kernels> kernels;
+  std::shared_ptr<void> entered;
 };
 
 } // namespace

@@ -57,6 +57,7 @@ protected:
 
   std::unique_ptr<Device> device = openCudaDevice(0, 2);
   std::unique_ptr<Kernels> kernels = openCudaKernels(*device, hooks);
+  std::shared_ptr<void> entered = kernels->enter();
   at::Tensor numbers = at::empty({1000}, at::TensorOptions(kernels->device()));
 };
 
@@ -70,6 +71,14 @@ TEST_F(EmptyGpu, KernelsAreLaunchedOnTheStreamInUse) {
     EXPECT_EQ(streamOf(add), device->stream(1));
   }
   EXPECT_EQ(streamOf(add), device->stream(0));
+}
+
+TEST_F(EmptyGpu, AThreadThatHasNotEnteredHasItsOwnSettings) {
+  entered.reset();
+  uint64_t before = kernels->waits();
+  EXPECT_EQ(streamOf([&] { numbers.add_(1); }), nullptr);
+  numbers.sum().item();
+  EXPECT_EQ(kernels->waits(), before);
 }
 
 TEST_F(EmptyGpu, WorkspacesOfMatrixProductsAreKeptFromTheBeginning) {

@@ -51,6 +51,7 @@ std::vector<at::Tensor> trainOnGpus(const plan::PlanT &plan, int gpus,
       plan,
       [&](int rank, const OnBackend &body) {
         DeviceBackend backend = openBackend(rank, rank % gpus, group);
+        auto entered = backend.enter();
         body(backend);
       },
       options, late);
@@ -124,6 +125,7 @@ TEST(DeviceExecutor, APlanThatDoesNotFitIsRefusedWithTheBytes) {
   auto builder = linearRegression(1, 300, 50, 4);
   try {
     DeviceBackend backend = openBackend(0, 0, std::make_shared<LocalRanks>(1));
+    auto entered = backend.enter();
     Executor executor(builder->finish(), backend, {});
     FAIL() << "it fits";
   } catch (const Error &error) {
@@ -143,6 +145,7 @@ at::Tensor trainBothWays(const plan::PlanT &plan) {
   for (bool graph : {false, true}) {
     imitation::UseHost use{{}};
     DeviceBackend backend = openBackend(0, 0, std::make_shared<LocalRanks>(1));
+    auto entered = backend.enter();
     results[graph] = train(plan, backend, graph);
     // Two runs learn what operators allocate.
     EXPECT_EQ(imitation::graphLaunches(), graph ? 4u : 0u);
@@ -170,6 +173,7 @@ TEST(DeviceExecutor, AFusedRuleSkipsWhatTheDeviceSays) {
 TEST(DeviceExecutor, SaysOnceWhyAProgramIsNoGraph) {
   imitation::UseHost use{{}};
   DeviceBackend backend = openBackend(0, 0, std::make_shared<LocalRanks>(1));
+  auto entered = backend.enter();
   auto builder = regression();
   std::string notes;
   train(builder->plan, backend, /*graph=*/true, /*sequential=*/true, &notes);
@@ -190,6 +194,7 @@ TEST(DeviceExecutor, AGraphKeepsTheScratchOfItsRuns) {
   for (bool graph : {false, true}) {
     imitation::UseHost use{{}};
     DeviceBackend backend = openBackend(0, 0, std::make_shared<LocalRanks>(1));
+    auto entered = backend.enter();
     ExecutorOptions options;
     options.graph = graph;
     Executor executor(b.plan, backend, options);
@@ -213,6 +218,7 @@ TEST(DeviceExecutor, AGraphKeepsTheScratchOfItsRuns) {
 TEST(DeviceExecutor, ACallThatReadsOnTheHostIsNoPartOfAGraph) {
   imitation::UseHost use{{}};
   DeviceBackend backend = openBackend(0, 0, std::make_shared<LocalRanks>(1));
+  auto entered = backend.enter();
   auto builder = regression();
   std::swap(builder->plan.programs[0], builder->plan.programs[1]);
   int bins = builder->newValue("bins", {4});

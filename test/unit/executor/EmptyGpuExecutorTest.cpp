@@ -43,6 +43,7 @@ void runStep(Executor &executor, const plan::PlanT &plan, uint64_t step) {
 /// allocates, and all results land at once.
 void expectSteadyRuns(const plan::PlanT &plan, bool graph) {
   DeviceBackend backend = openBackend();
+  auto entered = backend.enter();
   std::string notes;
   ExecutorOptions options;
   options.graph = graph;
@@ -123,6 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Graph, EmptyGpuSteps, testing::Bool());
 
 TEST(EmptyGpuExecutor, StatesAreCopiedThereAndBack) {
   DeviceBackend backend = openBackend();
+  auto entered = backend.enter();
   auto builder = regression();
   Executor executor(builder->plan, backend, {});
   at::Tensor weight = at::rand({3, 5});
@@ -132,8 +134,27 @@ TEST(EmptyGpuExecutor, StatesAreCopiedThereAndBack) {
   executor.state(0).fill_(0);
 }
 
+TEST(EmptyGpuExecutor, InputsComeFromTheHostOrFromTheDevice) {
+  DeviceBackend backend = openBackend();
+  auto entered = backend.enter();
+  PlanBuilder b(1);
+  b.program("step");
+  int input = b.newValue("x", {3, 5});
+  b.input("x", input, /*fromData=*/true);
+  b.output("x", input);
+  Executor executor(b.finish(), backend, {});
+  for (bool onDevice : {false, true}) {
+    at::Tensor expected = at::rand({3, 5});
+    at::Tensor given = onDevice ? expected.cuda() : expected;
+    executor.setInput(0, 0, given.const_data_ptr(), onDevice);
+    executor.run(0, 1);
+    EXPECT_TRUE(at::equal(executor.tensorOutputs(0).at(0), expected));
+  }
+}
+
 TEST(EmptyGpuExecutor, TheNormOfGradientsIsReadOnTheHost) {
   DeviceBackend backend = openBackend();
+  auto entered = backend.enter();
   auto builder = regression();
   Executor executor(builder->plan, backend, {});
   executor.setGradientNorm(true);
@@ -145,6 +166,7 @@ TEST(EmptyGpuExecutor, TheNormOfGradientsIsReadOnTheHost) {
 
 TEST(EmptyGpuExecutor, CastsThatFollowEachOtherAreOneKernel) {
   DeviceBackend backend = openBackend();
+  auto entered = backend.enter();
   PlanBuilder b(1);
   plan::ArgumentT bfloat16 = float32();
   bfloat16.i = static_cast<int64_t>(plan::DType::BFloat16);
@@ -171,6 +193,7 @@ class EmptyGpuOffload : public testing::TestWithParam<bool> {};
 
 TEST_P(EmptyGpuOffload, UpdatesRunOnTheHost) {
   DeviceBackend backend = openBackend();
+  auto entered = backend.enter();
   auto builder = offloaded(/*pinned=*/GetParam());
   Executor executor(builder->plan, backend, {});
   EXPECT_TRUE(executor.state(0).is_cpu());

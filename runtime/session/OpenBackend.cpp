@@ -1,4 +1,4 @@
-#include "OpenBackend.h"
+#include "session/OpenBackend.h"
 
 #include "Error.h"
 #include "comm/LocalDeviceCommunicator.h"
@@ -7,6 +7,7 @@
 #include "executor/DeviceBackend.h"
 #include "executor/HostBackend.h"
 #include "executor/PlacingAllocator.h"
+#include "plan/Names.h"
 
 #include <algorithm>
 #include <iterator>
@@ -17,42 +18,31 @@ static bool isForGpus(const plan::PlanT &plan) {
   return plan.device == plan::DeviceKind::Cuda;
 }
 
-/// Flags that mean something for one kind of device alone must not be passed
-/// over in silence.
-static void checkFlags(bool onGpus, const CommandLine &line) {
-  const LaunchOptions &launch = line.launch;
-  const TransportInfo &comm =
-      *std::find_if(std::begin(transports), std::end(transports),
-                    [&](const TransportInfo &info) {
-                      return info.transport == launch.transport;
-                    });
-  const struct {
-    std::string flag;
-    bool given, isForGpus;
-  } flags[] = {
-      {std::string("--comm ") + comm.name, comm.device.has_value(),
-       comm.device == plan::DeviceKind::Cuda},
-      {"--single-communicator", launch.singleCommunicator, true},
-      {"--throttle", launch.throttle.has_value(), false},
-      {"--host-streams threads", launch.hostStreams == HostStreamKind::Threads,
-       false},
-      {"--cuda-graph", line.run.graph, true},
-      {"--poison", line.run.poison, false},
-  };
-  for (const auto &[flag, given, isForGpus] : flags)
-    if (given && isForGpus != onGpus)
-      throw Error(E::FlagAndPlan,
-                  flag + " is for " + (isForGpus ? "GPUs" : "CPUs") +
-                      ", and the plan is for " + (onGpus ? "GPUs" : "CPUs") +
-                      "; drop it, or compile the plan for device=" +
-                      (isForGpus ? "cuda" : "cpu"));
+DeviceFlag transportFlag(const std::string &name, Transport asked) {
+  const TransportInfo &info = *std::find_if(
+      std::begin(transports), std::end(transports),
+      [&](const TransportInfo &info) { return info.transport == asked; });
+  return {name + info.name, info.device.has_value(),
+          info.device.value_or(plan::DeviceKind::Cpu)};
 }
 
-void checkDevice(const plan::PlanT &plan, const CommandLine &line,
-                 const Transports &transports, int localRanks) {
-  bool onGpus = isForGpus(plan);
-  checkFlags(onGpus, line);
-  if (!onGpus)
+static const char *devicesOf(plan::DeviceKind kind) {
+  return kind == plan::DeviceKind::Cuda ? "GPUs" : "CPUs";
+}
+
+void checkFlags(const plan::PlanT &plan, const std::vector<DeviceFlag> &flags) {
+  for (const DeviceFlag &flag : flags)
+    if (flag.given && flag.device != plan.device)
+      throw Error(E::FlagAndPlan,
+                  flag.name + " is for " + devicesOf(flag.device) +
+                      ", and the plan is for " + devicesOf(plan.device) +
+                      "; drop it, or compile the plan for device=" +
+                      plan::nameOf(flag.device));
+}
+
+void checkGpus(const plan::PlanT &plan, const Transports &transports,
+               int localRanks) {
+  if (!isForGpus(plan))
     return;
   int gpus = countCudaDevices();
   if (transports.devices == DeviceTransport::Nccl && localRanks > gpus)
@@ -78,11 +68,11 @@ static int gpuOf(const LocalPlace &place) {
 }
 
 OpenedBackend openBackend(const plan::PlanT &plan, Communicator &communicator,
-                          const LaunchOptions &launch,
+                          const BackendOptions &options,
                           const Transports &transports,
                           const LocalPlace &place) {
   if (!isForGpus(plan))
-    return {std::make_unique<HostBackend>(communicator, launch.hostStreams),
+    return {std::make_unique<HostBackend>(communicator, options.hostStreams),
             communicator.transport(), ""};
   auto device = openCudaDevice(gpuOf(place), std::size(plan::streamNames));
   auto kernels = openCudaKernels(*device, gpuMemoryHooks);
@@ -92,7 +82,7 @@ OpenedBackend openBackend(const plan::PlanT &plan, Communicator &communicator,
           ? createLocalDeviceCommunicator(place.threads, communicator.rank(),
                                           *device, *kernels,
                                           communicator.watch())
-          : connectNccl(*device, communicator, {launch.singleCommunicator});
+          : connectNccl(*device, communicator, {options.singleCommunicator});
   std::string transport = between->transport();
   std::string reason = "on " + device->describe();
   return {std::make_unique<DeviceBackend>(communicator.rank(),
