@@ -128,6 +128,9 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
   return make(stream);
 }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int) {
+  return make(stream);
+}
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
   return answer(least, *greatest = 0);
 }

@@ -19,7 +19,8 @@ from training.loop.step import Model
 
 warnings.simplefilter("error")
 plan, weights, graph = sys.argv[1:]
-own = torch.cuda.current_stream()
+own = torch.cuda.Stream()
+torch.cuda.set_stream(own)
 folder = pathlib.Path(tempfile.mkdtemp())
 
 with fsdp_mlir.load(plan, weights, cuda_graph=bool(graph)) as run:
