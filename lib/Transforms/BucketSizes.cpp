@@ -128,21 +128,16 @@ void BucketSizes::explain(const UnitCuts &unit, StringRef what) const {
   int64_t bytes = unit.getBytes(0, count);
   auto buckets = 1 + llvm::count(unit.cutBefore, true);
   const BucketMember &first = *unit.members.front().member;
-  std::string text =
-      llvm::formatv("unit {0}, {1}: {2} bytes", first.unit, what, bytes).str();
+  auto said = remarkDecision(buckets > 1, remark, first.at->getLoc());
+  said << what.str() << metrics::Unit(first.unit.getValue())
+       << metrics::Bytes(bytes) << metrics::Buckets(buckets);
   if (kind == Kind::Cap)
-    text += llvm::formatv(" in {0} buckets of at most {1}, or one tensor",
-                          buckets, capBytes);
+    said << metrics::MostBytes(capBytes);
   else
-    text += llvm::formatv(
-        " take {0:F1} us beside {1:F1} us of compute: {2}, at least {3} bytes "
-        "are efficient",
-        1e6 * cost::collectiveSeconds(plan::CollectiveKind::AllGather, bytes,
-                                      ranks, cluster),
-        1e6 * unit.getHiddenSeconds(0, count),
-        buckets > 1 ? std::to_string(buckets) + " buckets" : "whole",
-        efficientBytes);
-  remarkDecision(buckets > 1, remark, first.at->getLoc()) << text;
+    said << metrics::Us(cost::collectiveSeconds(plan::CollectiveKind::AllGather,
+                                                bytes, ranks, cluster))
+         << metrics::HiddenUs(unit.getHiddenSeconds(0, count))
+         << metrics::EfficientBytes(efficientBytes);
 }
 
 SmallVector<unsigned> BucketSizes::assign(ArrayRef<BucketMember> members,

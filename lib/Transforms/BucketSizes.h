@@ -12,7 +12,7 @@ namespace fsdp {
 
 /// One tensor that a unit gathers or reduces.
 struct BucketMember {
-  mlir::Attribute unit;
+  mlir::StringAttr unit;
   int64_t bytes = 0; // whole
   /// The op that needs it gathered, or behind which it can be reduced.
   mlir::Operation *at = nullptr;

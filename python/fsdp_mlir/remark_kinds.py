@@ -25,6 +25,10 @@ class M(enum.Enum):
     UNIT = "unit"
     REGION = "region"
     STATE = "state"
+    RULE = "rule"
+    GATHERED = "gathered"
+    DTYPE = "dtype"
+    RECOMPUTED = "recomputed"
     LAST_PARAMETER = "last_parameter"
     PRODUCT = "product"
     LOGITS = "logits"
@@ -32,8 +36,24 @@ class M(enum.Enum):
     MODULE = "module"
     LINE = "line"
     FIRST = "first"
-    ARENA = "Arena"
+    ARENA = "arena"
     PARAMETERS = "parameters"
+    OPTIMIZER_STATES = "optimizer_states"
+    READERS = "readers"
+    GATHERS = "gathers"
+    UPDATES = "updates"
+    STARTED = "started"
+    MICRO_BATCHES = "micro_batches"
+    DIMENSION = "dimension"
+    ROWS = "rows"
+    ROWS_PER_RANK = "rows_per_rank"
+    ELEMENTS = "elements"
+    ELEMENTS_PER_RANK = "elements_per_rank"
+    PADDING = "padding"
+    REPEATED = "repeated"
+    OPS = "ops"
+    BUCKETS = "buckets"
+    MEASURED = "measured"
     GRADIENTS = "gradients"
     MEMBERS = "members"
     NEIGHBOURS = "neighbours"
@@ -44,21 +64,27 @@ class M(enum.Enum):
     PRODUCTS = "products"
     COVERED = "covered"
     UNCOVERED = "count"
-    VALUES = "Values"
+    VALUES = "values"
     AHEAD_OPS = "ahead_ops"
     BEHIND_OPS = "behind_ops"
     DIVISOR = "divisor"
+    ORDER = "order"
     BYTES = "bytes"
     BYTES_PER_RANK = "bytes_per_rank"
+    FREED_BYTES = "freed_bytes"
+    MOST_BYTES = "most_bytes"
+    EFFICIENT_BYTES = "efficient_bytes"
     MOVED_BYTES = "moved_bytes"
     PEAK_BYTES = "peak_bytes"
     NAIVE_PEAK_BYTES = "naive_peak_bytes"
-    ARENA_BYTES = "Bytes"
-    LEAST_BYTES = "LeastBytes"
-    BYTES_WITHOUT_REUSE = "BytesWithoutReuse"
+    KEPT_PEAK_BYTES = "kept_peak_bytes"
+    ARENA_BYTES = "arena_bytes"
+    LEAST_BYTES = "least_bytes"
+    BYTES_WITHOUT_REUSE = "bytes_without_reuse"
     US = "us"
     ATEN_US = "aten_us"
     US_APART = "us_apart"
+    HIDDEN_US = "hidden_us"
     AHEAD_US = "ahead_us"
     BEHIND_US = "behind_us"
     STEP_US = "step_us"
@@ -66,6 +92,7 @@ class M(enum.Enum):
     EXPOSED_US = "exposed_us"
     NAIVE_STEP_US = "naive_step_us"
     NAIVE_EXPOSED_US = "naive_exposed_us"
+    KEPT_STEP_US = "kept_step_us"
     GFLOP_PER_RANK = "gflop_per_rank"
     OPS_BEFORE = "ops_before"
     OPS_AFTER = "ops_after"
@@ -84,6 +111,10 @@ UNITS = {
     "unit": Unit.TEXT,
     "region": Unit.TEXT,
     "state": Unit.TEXT,
+    "rule": Unit.TEXT,
+    "gathered": Unit.TEXT,
+    "dtype": Unit.TEXT,
+    "recomputed": Unit.TEXT,
     "last_parameter": Unit.TEXT,
     "product": Unit.TEXT,
     "logits": Unit.TEXT,
@@ -91,8 +122,24 @@ UNITS = {
     "module": Unit.TEXT,
     "line": Unit.TEXT,
     "first": Unit.TEXT,
-    "Arena": Unit.TEXT,
+    "arena": Unit.TEXT,
     "parameters": Unit.COUNT,
+    "optimizer_states": Unit.COUNT,
+    "readers": Unit.COUNT,
+    "gathers": Unit.COUNT,
+    "updates": Unit.COUNT,
+    "started": Unit.COUNT,
+    "micro_batches": Unit.COUNT,
+    "dimension": Unit.COUNT,
+    "rows": Unit.COUNT,
+    "rows_per_rank": Unit.COUNT,
+    "elements": Unit.COUNT,
+    "elements_per_rank": Unit.COUNT,
+    "padding": Unit.COUNT,
+    "repeated": Unit.COUNT,
+    "ops": Unit.COUNT,
+    "buckets": Unit.COUNT,
+    "measured": Unit.COUNT,
     "gradients": Unit.COUNT,
     "members": Unit.COUNT,
     "neighbours": Unit.COUNT,
@@ -103,21 +150,27 @@ UNITS = {
     "products": Unit.COUNT,
     "covered": Unit.COUNT,
     "count": Unit.COUNT,
-    "Values": Unit.COUNT,
+    "values": Unit.COUNT,
     "ahead_ops": Unit.COUNT,
     "behind_ops": Unit.COUNT,
     "divisor": Unit.NUMBER,
+    "order": Unit.NUMBER,
     "bytes": Unit.BYTES,
     "bytes_per_rank": Unit.BYTES,
+    "freed_bytes": Unit.BYTES,
+    "most_bytes": Unit.BYTES,
+    "efficient_bytes": Unit.BYTES,
     "moved_bytes": Unit.BYTES,
     "peak_bytes": Unit.BYTES,
     "naive_peak_bytes": Unit.BYTES,
-    "Bytes": Unit.BYTES,
-    "LeastBytes": Unit.BYTES,
-    "BytesWithoutReuse": Unit.BYTES,
+    "kept_peak_bytes": Unit.BYTES,
+    "arena_bytes": Unit.BYTES,
+    "least_bytes": Unit.BYTES,
+    "bytes_without_reuse": Unit.BYTES,
     "us": Unit.MICROSECONDS,
     "aten_us": Unit.MICROSECONDS,
     "us_apart": Unit.MICROSECONDS,
+    "hidden_us": Unit.MICROSECONDS,
     "ahead_us": Unit.MICROSECONDS,
     "behind_us": Unit.MICROSECONDS,
     "step_us": Unit.MICROSECONDS,
@@ -125,6 +178,7 @@ UNITS = {
     "exposed_us": Unit.MICROSECONDS,
     "naive_step_us": Unit.MICROSECONDS,
     "naive_exposed_us": Unit.MICROSECONDS,
+    "kept_step_us": Unit.MICROSECONDS,
     "gflop_per_rank": Unit.GFLOP,
     "ops_before": Unit.COUNT,
     "ops_after": Unit.COUNT,

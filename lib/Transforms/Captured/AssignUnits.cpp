@@ -333,8 +333,8 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
       owner[parameter] = owners.size() == 1 ? owners.front().str() : "";
       if (owners.size() > 1)
         remarkPassed(R::TiedParameter, parameter.getLoc())
-            << "parameter \"" + parameter.getSymName().str() +
-                   "\" is reached from two units and goes to the root";
+            << "it is reached from two units and goes to the root"
+            << metrics::State(parameter.getSymName());
     }
   }
 
@@ -365,8 +365,8 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
       op = UnitOp::create(builder, module.getLoc(), builder.getStringAttr(unit),
                           unit.empty());
     remarkPassed(R::AssignedUnit, op.getLoc())
-        << "unit \"" + unit.str() + "\": " + std::to_string(total.first) +
-               " parameters, " + std::to_string(total.second) + " bytes";
+        << "a unit" << metrics::Unit(unit) << metrics::Parameters(total.first)
+        << metrics::Bytes(total.second);
   }
   return success();
 }

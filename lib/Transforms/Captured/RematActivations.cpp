@@ -88,26 +88,21 @@ RematActivations::search(func::FuncOp program, const RematRegions &regions) {
     Remat choice = found->choices[i];
     RematSearch::Effect effect =
         search.getEffect(i, choice == Remat::None ? Remat::Full : choice);
-    std::string figures =
-        llvm::formatv("frees {0} bytes until backward for {1:F1} us",
-                      effect.freedBytes, effect.seconds * 1e6);
-    if (choice == Remat::None)
-      remarkMissed(R::RematChoice, program.getLoc(), program.getSymName())
-          << "\"" + region.name + "\": none; full " + figures;
-    else
-      remarkPassed(R::RematChoice, program.getLoc(), program.getSymName())
-          << "\"" + region.name + "\": " + nameOf(choice).str() + " " + figures;
+    bool isNone = choice == Remat::None;
+    remarkDecision(!isNone, R::RematChoice, program.getLoc(),
+                   program.getSymName())
+        << (isNone ? "nothing is recomputed; all of it would" : nameOf(choice))
+        << metrics::Recomputed(region.name)
+        << metrics::FreedBytes(effect.freedBytes)
+        << metrics::Us(effect.seconds);
   }
-  auto describe = [](const RematSearch::Measure &measure) {
-    return llvm::formatv("peak {0} bytes, step {1:F1} us", measure.peakBytes,
-                         measure.stepSeconds * 1e6)
-        .str();
-  };
   remarkPassed(R::RematBudget, program.getLoc(), program.getSymName())
-      << "memory-budget-mib=" + memoryBudgetMib.getValue() + ": " +
-             describe(found->after) +
-             "; recomputing nothing: " + describe(found->before) + "; " +
-             std::to_string(found->measured) + " choices measured";
+      << "memory-budget-mib=" + memoryBudgetMib.getValue()
+      << metrics::PeakBytes(found->after.peakBytes)
+      << metrics::StepUs(found->after.stepSeconds)
+      << metrics::KeptPeakBytes(found->before.peakBytes)
+      << metrics::KeptStepUs(found->before.stepSeconds)
+      << metrics::Measured(found->measured);
   return found->choices;
 }
 
@@ -131,9 +126,9 @@ LogicalResult RematActivations::run(func::FuncOp program) {
        llvm::zip(regions.getRegions(), recomputation.getRepeated()))
     if (repeated)
       remarkPassed(R::RepeatedOps, program.getLoc(), program.getSymName())
-          << "\"" + region.name + "\": backward repeats " +
-                 std::to_string(repeated) + " of " +
-                 std::to_string(region.ops.size()) + " ops";
+          << "backward repeats ops of the region"
+          << metrics::Recomputed(region.name) << metrics::Repeated(repeated)
+          << metrics::Ops(region.ops.size());
   return success();
 }
 

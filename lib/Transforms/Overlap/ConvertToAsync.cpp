@@ -26,8 +26,7 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
         ++count;
       });
       remarkPassed(R::AsyncOps, program.getLoc(), program.getSymName())
-          << std::to_string(count) +
-                 " collectives and copies start and are waited for";
+          << "they start and are waited for" << metrics::Started(count);
     }
   }
 

@@ -87,8 +87,8 @@ void DedupUnshard::dedup(Block &block, const SymbolTable &table) {
     shareViews(gather.getResult());
     if (readers > 1)
       remarkPassed(R::SharedGather, gather.getLoc())
-          << "\"" + std::get<0>(key).str() + "\": one gather for " +
-                 std::to_string(readers) + " readers";
+          << "one gather for all readers" << metrics::State(std::get<0>(key))
+          << metrics::Readers(readers);
   }
 }
 

@@ -260,10 +260,11 @@ void ScheduleOverlap::explainLists(func::FuncOp program,
       });
       remarkDecision(starts, R::ListedGather, program.getLoc(),
                      program.getSymName())
-          << llvm::formatv("unit \"{0}\" begins {1}: the gather of \"{2}\" {3}",
-                           list.unit, stringifyProgramRegion(list.region),
-                           target, starts ? "starts" : "does not start there")
-                 .str();
+          << (starts ? "starts where the unit begins"
+                     : "does not start where the unit begins")
+          << metrics::Unit(list.unit)
+          << metrics::Region(stringifyProgramRegion(list.region))
+          << metrics::Gathered(target);
     }
 }
 

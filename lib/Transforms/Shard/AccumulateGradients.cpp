@@ -218,9 +218,9 @@ void AccumulateGradients::runOnModule() {
   for (Gradient &gradient : gradients)
     bytes += getTensorBytes(gradient.sum.getTensorType());
   remarkPassed(R::SummedGradients, step.getLoc())
-      << std::to_string(gradients.size()) + " gradients of " +
-             std::to_string(bytes) + " bytes are summed over " +
-             std::to_string(microBatches) + " micro-batches";
+      << "they are summed over micro-batches"
+      << metrics::Gradients(gradients.size()) << metrics::Bytes(bytes)
+      << metrics::MicroBatches(microBatches);
 }
 
 } // namespace

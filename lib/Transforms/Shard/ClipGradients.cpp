@@ -25,13 +25,6 @@ namespace {
 /// PyTorch's clip_grad_norm_ adds it to the norm.
 constexpr double kEpsilon = 1e-6;
 
-/// "2", "2.5", "inf".
-std::string inWords(double p) {
-  std::string text;
-  llvm::raw_string_ostream(text) << llvm::format("%g", p);
-  return text;
-}
-
 class ClipGradients : public fsdp::impl::ClipGradientsBase<ClipGradients> {
   void runOnModule() override;
   LogicalResult clipByNorm(func::FuncOp program, ArrayRef<UpdateOp> updates,
@@ -80,9 +73,8 @@ LogicalResult ClipGradients::clipByNorm(func::FuncOp program,
   if (failed(addOutput(program, "grad_norm", norm)))
     return failure();
   remarkPassed(R::ClippedNorm, program.getLoc(), program.getSymName())
-      << llvm::formatv("{0} updates follow the {1}-norm of their gradients",
-                       updates.size(), inWords(p))
-             .str();
+      << "they follow the norm of their gradients"
+      << metrics::Updates(updates.size()) << metrics::Order(p);
   return success();
 }
 
@@ -98,7 +90,7 @@ void ClipGradients::clipByValue(func::FuncOp rule, double most) {
                                     args, TypeRange(gradient.getType()));
   gradient.replaceAllUsesExcept(clamp->getResult(0), clamp);
   remarkPassed(R::ClippedValues, rule.getLoc())
-      << "rule \"" + rule.getSymName().str() + "\" clamps its gradient";
+      << "it clamps its gradient" << metrics::Rule(rule.getSymName());
 }
 
 void ClipGradients::runOnModule() {

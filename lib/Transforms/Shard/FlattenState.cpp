@@ -331,13 +331,13 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat,
 }
 
 void FlattenState::remarkOn(Flat &flat, StringRef name) {
-  int64_t piece = flat.elements / shards;
   remarkPassed(R::FlatParameter, flat.parameter.getLoc())
-      << "\"" + name.str() + "\": " + std::to_string(flat.members.size()) +
-             " parameters and " + std::to_string(flat.optimizer.size()) +
-             " optimizer states each in " + std::to_string(flat.elements) +
-             " elements, " + std::to_string(piece) + " per rank, " +
-             std::to_string(flat.padding) + " of padding";
+      << "parameters in one" << metrics::State(name)
+      << metrics::Parameters(flat.members.size())
+      << metrics::OptimizerStates(flat.optimizer.size())
+      << metrics::Elements(flat.elements)
+      << metrics::ElementsPerRank(flat.elements / shards)
+      << metrics::Padding(flat.padding);
 }
 
 void FlattenState::runOnModule() {

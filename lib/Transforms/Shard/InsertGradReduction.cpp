@@ -81,11 +81,11 @@ void InsertGradReduction::reduce(UpdateOp update, StateOp parameter,
         builder, loc, aten::Direction::Backward, gradient, own);
   update.getGradientMutable().assign(gradient);
 
-  std::string in;
-  llvm::raw_string_ostream(in) << " in " << reduced;
+  std::string dtype;
+  llvm::raw_string_ostream(dtype) << reduced;
   remarkPassed(R::ReducedGradient, update.getLoc())
-      << "the gradient of \"" + parameter.getSymName().str() + "\" is " +
-             (averaged ? "averaged over the ranks" : "one rank's own") + in;
+      << (averaged ? "averaged over the ranks" : "one rank's own")
+      << metrics::State(parameter.getSymName()) << metrics::Dtype(dtype);
 }
 
 void InsertGradReduction::runOnModule() {

@@ -196,8 +196,9 @@ void InsertUnshard::runOnModule() {
     });
     for (auto &[key, count] : counts)
       remarkPassed(R::UnshardedUnit, program.getLoc(), program.getSymName())
-          << "unit \"" + key.first.str() + "\": " + std::to_string(count) +
-                 " readers in " + stringifyProgramRegion(key.second).str();
+          << "each reader has a gather" << metrics::Unit(key.first)
+          << metrics::Region(stringifyProgramRegion(key.second))
+          << metrics::Readers(count);
   }
 }
 

@@ -282,10 +282,9 @@ void Localize::runOnModule() {
     state.setGlobalAttr(TypeAttr::get(type));
     state.setType(getLocalType(type, *state.getShardDim()));
     remarkPassed(R::LocalState, state.getLoc())
-        << "\"" + state.getSymName().str() +
-               "\": " + std::to_string(getTensorBytes(type)) + " bytes, " +
-               std::to_string(getTensorBytes(state.getTensorType())) +
-               " per rank";
+        << "each rank has its part" << metrics::State(state.getSymName())
+        << metrics::Bytes(getTensorBytes(type))
+        << metrics::BytesPerRank(getTensorBytes(state.getTensorType()));
   }
   for (func::FuncOp program : getPrograms(module)) {
     program.walk([&](Operation *op) {

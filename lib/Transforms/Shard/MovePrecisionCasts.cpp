@@ -48,8 +48,8 @@ class MovePrecisionCasts
         }
       for (auto &[unit, count] : moved)
         remarkPassed(R::CastParameters, program.getLoc(), program.getSymName())
-            << "unit \"" + unit.str() + "\": " + std::to_string(count) +
-                   " gathers of cast parameters";
+            << "gathers of cast parameters" << metrics::Unit(unit)
+            << metrics::Gathers(count);
     }
   }
 

@@ -88,9 +88,8 @@ void OffloadState::moveToHost(StateOp state) {
   // Other ranks see no host memory: what is fetched is gathered by copying.
   state.setMapped(false);
   remarkPassed(R::OffloadedState, state.getLoc())
-      << "\"" + state.getSymName().str() +
-             "\": " + std::to_string(getTensorBytes(state.getTensorType())) +
-             " bytes per rank are on the host";
+      << "it is on the host" << metrics::State(state.getSymName())
+      << metrics::BytesPerRank(getTensorBytes(state.getTensorType()));
 }
 
 /// Each region's readers read a copy of their own.

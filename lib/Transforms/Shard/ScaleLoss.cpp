@@ -83,8 +83,8 @@ LogicalResult ScaleLoss::unscale(func::FuncOp program,
       failed(countSkippedStep(builder, loc, program, *overflow)))
     return failure();
   remarkPassed(R::ScaledLoss, program.getLoc(), program.getSymName())
-      << std::to_string(updates.size()) +
-             " updates are skipped where a gradient is not finite";
+      << "they are skipped where a gradient is not finite"
+      << metrics::Updates(updates.size());
   return success();
 }
 

@@ -172,8 +172,8 @@ public:
       return parameter;
     if (!flat && parameter->getTensorType().getRank() == 0) {
       remarkMissed(R::ShardedState, state.getLoc())
-          << "\"" + state.getSymName().str() +
-                 "\" has no rows to shard: each rank has the whole";
+          << "it has no rows to shard: each rank has the whole"
+          << metrics::State(state.getSymName());
       return success();
     }
     int64_t dim =
@@ -229,10 +229,10 @@ private:
              << "; only dimension 0 may be uneven";
     int64_t rows = type.getDimSize(dim), local = getLocalRows(rows, shards);
     remarkPassed(R::ShardedState, state.getLoc())
-        << "\"" + state.getSymName().str() + "\": " + std::to_string(rows) +
-               (dim ? " on dimension " + std::to_string(dim) : " rows") + ", " +
-               std::to_string(local) + " per rank, " +
-               std::to_string(local * shards - rows) + " of padding";
+        << "each rank has some rows of the dimension"
+        << metrics::State(state.getSymName()) << metrics::Dimension(dim)
+        << metrics::Rows(rows) << metrics::RowsPerRank(local)
+        << metrics::Padding(local * shards - rows);
     return success();
   }
 

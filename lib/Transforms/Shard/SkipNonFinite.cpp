@@ -110,8 +110,8 @@ LogicalResult SkipNonFinite::skip(func::FuncOp program,
   if (failed(countSkippedStep(builder, loc, program, *skipped)))
     return failure();
   remarkPassed(R::SkippedUpdates, program.getLoc(), program.getSymName())
-      << std::to_string(updates.size()) +
-             " updates are skipped where the loss or a gradient is not finite";
+      << "they are skipped where the loss or a gradient is not finite"
+      << metrics::Updates(updates.size());
   return success();
 }
 

@@ -74,11 +74,10 @@ class Decided:
         assert found, f"{name} said nothing"
         return found
 
-    def said(self, name: str, pattern: str) -> list[tuple[str, ...]]:
-        """The groups of a pattern that is the whole text of each remark."""
-        matches = [re.fullmatch(pattern, remark.text) for remark in self.by(name)]
-        assert all(matches), [remark.text for remark in self.by(name)]
-        return [match.groups() for match in matches if match]
+    def said(self, name: str, *keys: str) -> list[tuple[Any, ...]]:
+        """Of each remark these figures, whole numbers as such; its text is one, too."""
+        found = [figures(remark) | {"text": remark.text} for remark in self.by(name)]
+        return [tuple(_value(key, of[key]) for key in keys) for of in found]
 
     def states(self, role: str = "parameter", **having: Any) -> list[dict[str, Any]]:
         """The plan's states of a role, those that have these values."""
@@ -95,6 +94,13 @@ class Decided:
         """The lines of a program's commands in the plan's text, in their order."""
         body = self.text.partition(f"\nprogram {program}: ")[2].partition("\nprogram ")[0]
         return [line for line in body.splitlines() if re.match(r"  \d+\| ", line)]
+
+
+_WHOLE = {of.key for of in registry.metrics().values() if of.unit in ("Count", "Bytes")}
+
+
+def _value(key: str, figure: str) -> Any:
+    return int(figure) if key in _WHOLE else figure
 
 
 def figures(remark: Remark) -> dict[str, str]:

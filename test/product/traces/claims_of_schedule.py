@@ -49,19 +49,20 @@ def buckets_are_the_plans_collectives(decided: Decided) -> None:
 def a_bounded_unit_is_as_many_buckets(decided: Decided) -> None:
     """Its collectives in the plan: those of a region, or of its gradients. They are larger than
     what is cut by padding alone."""
-    pattern = r'unit "(.*)", (\w+): (\d+) bytes in (\d+) buckets of at most (\d+), or one tensor'
-    for unit, what, size, buckets, most in decided.said("bucket-collectives.cut", pattern):
+    for unit, what, size, buckets, most in decided.said(
+        "bucket-collectives.cut", "unit", "text", "bytes", "buckets", "most_bytes"
+    ):
         of = [
             one["bytes"]
             for one in decided.step["collectives"]
             if one["unit"] == (unit or "root")
             and (one["kind"] == "reduce-scatter" if what == "gradients" else one["region"] == what)
         ]
-        assert len(of) == int(buckets) and int(most) == int(0.002 * 2**20)
-        assert int(size) <= sum(of) < int(size) + 64 * 2 * 12
+        assert len(of) == buckets and most == int(0.002 * 2**20)
+        assert size <= sum(of) < size + 64 * 2 * 12
         if what != "backward":  # which reads no biases
             own = decided.states(unit=unit or "root")
-            assert int(size) == 2 * sum(map(bytes_of, own))
+            assert size == 2 * sum(map(bytes_of, own))
 
 
 @claim("keep-pieces.keep", of=KEPT)
@@ -94,8 +95,8 @@ def readers_of_a_region_share_a_gather(decided: Decided) -> None:
             r"shard\.all_gather (%\w+) .*fsdp\.region = #fsdp<region (\w+)>", line
         ):
             readers[loaded[gather[1]], gather[2]] += 1
-    said = decided.said("dedup-unshard.dedup", r'"(.*)": one gather for (\d+) readers')
-    assert Counter((name, int(count)) for name, count in said) == Counter(
+    said = decided.said("dedup-unshard.dedup", "state", "readers")
+    assert Counter(said) == Counter(
         (name, count) for (name, _), count in readers.items() if count > 1
     )
 
@@ -110,10 +111,9 @@ def _in_flight(decided: Decided, program: str) -> int:
 def what_starts_is_what_runs_beside_compute(deciding: Deciding) -> None:
     for case in (PLAIN, OFFLOADED, SUMMED, FLAT, KEPT):
         decided = deciding(case)
-        said = {
-            remark.function: int(remark.text.partition(" ")[0])
-            for remark in decided.by("convert-to-async.async")
-        }
+        started = decided.said("convert-to-async.async", "started")
+        programs = [remark.function for remark in decided.by("convert-to-async.async")]
+        said = {program: count for program, (count,) in zip(programs, started)}
         assert said == {name: _in_flight(decided, name) for name in decided.facts["programs"]}, case
 
 
@@ -144,10 +144,11 @@ def the_schedule_takes_as_long(decided: Decided) -> None:
 @claim("schedule-overlap.reduce", of=None)
 def reductions_take_as_long(deciding: Deciding) -> None:
     """Where the optimizer is on the host, so much more as the copies of gradients take."""
-    pattern = r"reduce-scatter( and its copy to the host)? is waited for behind its start"
     for case in (PLAIN, OFFLOADED):
         offload, has = case is OFFLOADED, deciding(case)
-        assert {bool(copy) for (copy,) in has.said("schedule-overlap.reduce", pattern)} == {offload}
+        texts = {remark.text for remark in has.by("schedule-overlap.reduce")}
+        copied = " and its copy to the host" if offload else ""
+        assert texts == {f"reduce-scatter{copied} is waited for behind its start"}
         said = {figures(r)["unit"] or "root": r for r in has.by("schedule-overlap.reduce")}
         sums = {
             one["unit"]: one["end_us"] - one["begin_us"]
@@ -163,7 +164,6 @@ def reductions_take_as_long(deciding: Deciding) -> None:
 def listed_gathers_start_where_a_unit_begins(decided: Decided) -> None:
     """In the plan's order: in front of the first operator of the unit in that region, and behind
     those of whatever came before."""
-    pattern = r'unit "(.*)" begins (\w+): the gather of "(.*)" (starts|does not start there)'
     commands = decided.commands()
     runs = [  # of operators of one module: where the first and the last one stand
         (module, group[0], group[-1])
@@ -175,7 +175,9 @@ def listed_gathers_start_where_a_unit_begins(decided: Decided) -> None:
             )
         )
     ]
-    for unit, region, target, starts in decided.said("schedule-overlap.prefetch", pattern):
+    for unit, region, target, starts in decided.said(
+        "schedule-overlap.prefetch", "unit", "region", "gathered", "text"
+    ):
         of = [i for i, (module, *_) in enumerate(runs) if module == unit]
         at = of[0] if region == "forward" else of[-1]
         [gather] = [
@@ -184,4 +186,8 @@ def listed_gathers_start_where_a_unit_begins(decided: Decided) -> None:
             if f"unit '{target}', {region}" in line and " all_gather " in line
         ]
         before = runs[at - 1][2] if at else -1
-        assert (before < gather < runs[at][1]) == (starts == "starts"), (unit, region, target)
+        assert (before < gather < runs[at][1]) == starts.startswith("starts"), (
+            unit,
+            region,
+            target,
+        )

@@ -22,8 +22,8 @@ SUMMED = Case(
 
 @claim("assign-units.unit", of=OFFLOADED)
 def units_have_their_parameters(decided: Decided) -> None:
-    said = decided.said("assign-units.unit", r'unit "(.*)": (\d+) parameters, (\d+) bytes')
-    assert {(unit or "root", int(n), int(size)) for unit, n, size in said} == {
+    said = decided.said("assign-units.unit", "unit", "parameters", "bytes")
+    assert {(unit or "root", count, size) for unit, count, size in said} == {
         (unit["unit"], unit["parameters"], unit["parameter_bytes"])
         for unit in decided.facts["units"]
     }
@@ -37,9 +37,7 @@ def tied_parameters_go_to_the_root(decided: Decided) -> None:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)
     tied = [of for of in names.values() if len({name.partition(".")[0] for name in of}) > 1]
-    said = decided.said(
-        "assign-units.tied", r'parameter "(.*)" is reached from two units and goes to the root'
-    )
+    said = decided.said("assign-units.tied", "state")
     assert sorted(name for (name,) in said) == sorted(of[0] for of in tied)
     units = {state["name"]: state["unit"] for state in decided.states()}
     assert {units[name] for (name,) in said} == {"root"}
@@ -48,10 +46,8 @@ def tied_parameters_go_to_the_root(decided: Decided) -> None:
 @claim("assign-units.units", of=NAMED)
 def the_models_own_units_stay(decided: Decided) -> None:
     """As the archive has them, whatever the option says."""
-    [(option,)] = decided.said(
-        "assign-units.units", r"units=(.*) gives way to the units that the model names"
-    )
-    assert f"units={option}" in NAMED.options
+    [remark] = decided.by("assign-units.units")
+    assert remark.text.partition(" ")[0] in NAMED.options
     with zipfile.ZipFile(decided.compiled.archive) as archive:
         [record] = [name for name in archive.namelist() if name.endswith("fsdp.json")]
         named = json.loads(archive.read(record))["units"]
@@ -64,18 +60,18 @@ def the_models_own_units_stay(decided: Decided) -> None:
 @claim("shard-state.shard", "localize.localize", "offload-state.offload", of=OFFLOADED)
 def states_are_split_and_moved(decided: Decided) -> None:
     states = {state["name"]: state for state in decided.facts["states"]}
-    for name, rows, part, padding in decided.said(
-        "shard-state.shard", r'"(.*)": (\d+) rows, (\d+) per rank, (\d+) of padding'
+    for name, dim, rows, part, padding in decided.said(
+        "shard-state.shard", "state", "dimension", "rows", "rows_per_rank", "padding"
     ):
-        assert states[name]["shape"][0] == int(rows)
-        assert states[name]["rank_shape"][0] == int(part)
-        assert 2 * int(part) - int(rows) == int(padding)
-    for name, whole, part in decided.said("localize", r'"(.*)": (\d+) bytes, (\d+) per rank'):
-        assert 4 * elements(states[name]) == int(whole)
-        assert bytes_of(states[name]) == int(part)
-    moved = decided.said("offload-state", r'"(.*)": (\d+) bytes per rank are on the host')
+        assert states[name]["shape"][dim] == rows
+        assert states[name]["rank_shape"][dim] == part
+        assert 2 * part - rows == padding
+    for name, whole, part in decided.said("localize", "state", "bytes", "bytes_per_rank"):
+        assert 4 * elements(states[name]) == whole
+        assert bytes_of(states[name]) == part
+    moved = decided.said("offload-state", "state", "bytes_per_rank")
     on_host = {name: bytes_of(s) for name, s in states.items() if s["arena"] == "host"}
-    assert {name: int(size) for name, size in moved} == on_host
+    assert dict(moved) == on_host
 
 
 @claim("shard-state.one-rank", of=Case("mesh=1"))
@@ -89,13 +85,10 @@ def one_rank_has_everything(decided: Decided) -> None:
 def flat_parameters_hold_their_members(decided: Decided) -> None:
     """Of each unit: as many as its gathers, with the elements that are gathered. What is no padding
     is a parameter's."""
-    pattern = (
-        r'"(.*)/flat\.\d+": (\d+) parameters and (\d+) optimizer states each in (\d+) elements, '
-        r"(\d+) per rank, (\d+) of padding"
-    )
+    keys = ("parameters", "optimizer_states", "elements", "elements_per_rank", "padding")
     flats = [
-        (unit or "root", *map(int, numbers))
-        for unit, *numbers in decided.said("flatten-state.flatten", pattern)
+        (name.rpartition("/flat.")[0] or "root", *numbers)
+        for name, *numbers in decided.said("flatten-state.flatten", "state", *keys)
     ]
     gathered = Counter(
         (one["unit"], one["bytes"])
@@ -111,22 +104,16 @@ def flat_parameters_hold_their_members(decided: Decided) -> None:
         assert own == sum(size - padding for *_, size, _, padding in of)
         assert all(2 * piece == size for *_, size, piece, _ in of)
         assert {optimizer for _, _, optimizer, *_ in of} == {len(kept)}
-        [(_, size, buckets, most)] = [
-            cut for cut in _cuts(decided) if (cut[0] or "root") == unit["unit"]
-        ]
-        assert int(size) == 4 * own and int(buckets) == len(of)
-        assert int(most) == math.floor(0.002 * 2**20)
+        cuts = decided.said("flatten-state.cut", "unit", "bytes", "buckets", "most_bytes")
+        [(_, size, buckets, most)] = [cut for cut in cuts if (cut[0] or "root") == unit["unit"]]
+        assert size == 4 * own and buckets == len(of)
+        assert most == math.floor(0.002 * 2**20)
         for _, members, _, elements_, _, padding in of:
-            assert 4 * (elements_ - padding) <= int(most) or members == 1
+            assert 4 * (elements_ - padding) <= most or members == 1
 
 
 def _names(decided: Decided, role: str) -> list[str]:
     return [state["name"] for state in decided.states(role)]
-
-
-def _cuts(decided: Decided) -> list[tuple[str, ...]]:
-    pattern = r'unit "(.*)", flat: (\d+) bytes in (\d+) buckets of at most (\d+), or one tensor'
-    return decided.said("flatten-state.cut", pattern)
 
 
 @claim("flatten-state.nothing", of=Case("mesh=1 shard-layout=flat"))
@@ -138,9 +125,8 @@ def nothing_is_flat_where_nothing_is_sharded(decided: Decided) -> None:
 
 @claim("insert-grad-reduction.reduce", of=OFFLOADED)
 def gradients_are_reduced(decided: Decided) -> None:
-    said = decided.said(
-        "insert-grad-reduction.reduce", r'the gradient of "(.*)" is averaged over the ranks in (.*)'
-    )
+    said = decided.said("insert-grad-reduction.reduce", "state", "dtype")
+    assert {r.text for r in decided.by("insert-grad-reduction")} == {"averaged over the ranks"}
     assert sorted(name for name, _ in said) == sorted(
         state["name"] for state in decided.states(trainable=True)
     )
@@ -153,11 +139,11 @@ def what_is_copied_into_a_bucket_is_what_is_gathered(decided: Decided) -> None:
     """In the layout of rows: each unit's parts before forward's gather, whatever their readers."""
     copies = [dict(remark.figures) for remark in decided.by("lower-to-commands.copy")]
     units = {unit["unit"]: unit for unit in decided.facts["units"]}
-    said = decided.said("insert-unshard.unshard", r'unit "(.*)": (\d+) readers in (\w+)')
+    said = decided.said("insert-unshard.unshard", "unit", "readers", "region")
     for name, unit in units.items():
         size = sum(map(bytes_of, decided.states(unit=name, trainable=True)))
         assert (str(unit["parameters"]), str(size)) in {(c["members"], c["bytes"]) for c in copies}
-        readers = {region: int(n) for u, n, region in said if (u or "root") == name}
+        readers = {region: count for u, count, region in said if (u or "root") == name}
         assert readers["forward"] >= unit["parameters"]
     gathered = {(one["unit"], one["region"]) for one in decided.collectives("all-gather")}
     assert {(u or "root", region) for u, _, region in said} == {
@@ -172,22 +158,17 @@ def cast_parameters_are_gathered_in_the_type_of_their_cast(decided: Decided) -> 
     gathers = re.findall(
         r'shard\.all_gather .*fsdp\.unit = "(.*?)".* -> tensor<[\dx]*bf16>', decided.sharded
     )
-    said = decided.said(
-        "move-precision-casts.cast", r'unit "(.*)": (\d+) gathers of cast parameters'
-    )
-    assert {unit: int(count) for unit, count in said} == Counter(gathers)
+    assert dict(decided.said("move-precision-casts.cast", "unit", "gathers")) == Counter(gathers)
 
 
 @claim("accumulate-gradients.accumulate", of=SUMMED)
 def gradients_are_summed(decided: Decided) -> None:
     """Each in a state of its own, which is whole on each rank until the last micro-batch."""
-    [numbers] = decided.said(
-        "accumulate-gradients.accumulate",
-        r"(\d+) gradients of (\d+) bytes are summed over (\d+) micro-batches",
-    )
+    keys = ("gradients", "bytes", "micro_batches")
+    [numbers] = decided.said("accumulate-gradients.accumulate", *keys)
     sums = decided.states("gradient")
     assert len(sums) == len(decided.states(trainable=True))
-    assert tuple(map(int, numbers)) == (
+    assert numbers == (
         len(sums),
         sum(map(bytes_of, sums)),
         decided.facts["micro_batches"],

@@ -67,5 +67,5 @@ func.func @step() -> (tensor<4x4xf32>, tensor<2x4xf32>, tensor<4x4xf32>, tensor<
   return %0, %1, %2, %3 : tensor<4x4xf32>, tensor<2x4xf32>, tensor<4x4xf32>, tensor<4xf32>
 }
 
-// REMARK: remark: {{.*}}tied{{.*}}parameter "blocks.0.tied" is reached from two units and goes to the root
-// REMARK: remark: {{.*}}unit "": 2 parameters, 80 bytes
+// REMARK: remark: {{.*}}tied{{.*}}it is reached from two units and goes to the root", state=blocks.0.tied
+// REMARK: remark: {{.*}}a unit", bytes=80, parameters=2, unit={{$}}

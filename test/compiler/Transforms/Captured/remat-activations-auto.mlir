@@ -10,8 +10,8 @@
 // RUN: diff %t.a.mlir %t.b.mlir
 // RUN: diff %t.dump %t.dump2
 
-// ENOUGH: remark: {{.*}}"block": none; full frees {{[0-9]+}} bytes until backward for {{[0-9.]+}} us
-// ENOUGH: remark: {{.*}}memory-budget-mib=1: peak {{[0-9]+}} bytes, step {{[0-9.]+}} us; recomputing nothing: peak {{[0-9]+}} bytes, step {{[0-9.]+}} us; 1 choices measured
+// ENOUGH: remark: {{.*}}nothing is recomputed; all of it would", freed_bytes={{[0-9]+}}, recomputed=block, us={{[0-9.]+}}
+// ENOUGH: remark: {{.*}}memory-budget-mib=1, kept_peak_bytes={{[0-9]+}}, kept_step_us={{[0-9.]+}}, measured=1, peak_bytes={{[0-9]+}}, step_us={{[0-9.]+}}
 
 // NONE: error: program "step" does not fit a memory budget of 104 bytes whatever is recomputed; the smallest that it fits is {{[0-9.]+}} MiB ({{[0-9]+}} bytes)
 

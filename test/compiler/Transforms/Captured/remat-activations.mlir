@@ -49,7 +49,7 @@
 // GATHER: %[[U:.*]] = fsdp.unshard {{.*}}region = #fsdp<region backward>, unit = "block"
 // GATHER-NEXT: aten.call "t"(%[[U]]) backward recompute("block")
 
-// REMARK: remark: {{.*}}"block": backward repeats 4 of 7 ops
+// REMARK: remark: {{.*}}backward repeats ops of the region", ops=7, recomputed=block, repeated=4
 
 // CHECKPOINT-NOT: checkpoint(
 // CHECKPOINT-COUNT-3: recompute("checkpoint 0")

@@ -29,8 +29,8 @@
 // ROWS-NEXT: %[[W0:.*]] = fsdp.unpack %[[G0]] {{.*}} -> tensor<3x3xf32>
 // ROWS: fsdp.update @sgd.0 @blocks.0.w, %[[W0]]
 // ROWS: fsdp.update @sgd.0 @blocks.1.w, %[[W1]]
-// ROWSLOG: unit "", forward: 184 bytes in 2 buckets of at most 125, or one tensor
-// ROWSLOG: unit "", gradients: 152 bytes in 2 buckets of at most 125, or one tensor
+// ROWSLOG: Remark=forward, buckets=2, bytes=184, most_bytes=125, unit=
+// ROWSLOG: Remark=gradients, buckets=2, bytes=152, most_bytes=125, unit=
 
 // A flat parameter is a bucket. A tensor of more than the cap has its own.
 // FLAT: fsdp.state @"/flat.0" parameter : tensor<16xf32>
@@ -41,7 +41,7 @@
 // FLAT-COUNT-2: shard.reduce_scatter
 // FLAT: fsdp.update @sgd.0 @"/flat.0", {{.*}} [@"/flat.0/momentum_buffer"]
 // FLAT: fsdp.update @sgd.0 @"/flat.1", {{.*}} [@"/flat.1/momentum_buffer"]
-// FLATLOG: unit "", flat: 172 bytes in 3 buckets of at most 73, or one tensor
+// FLATLOG: Remark=flat, buckets=3, bytes=172, most_bytes=73, unit=
 
 // WHOLE-LABEL: func.func @step
 // WHOLE-COUNT-1: collective all_gather
@@ -55,9 +55,9 @@
 // MAPPED-COUNT-2: collective reduce_scatter
 // MAPPED: return
 
-// WIRE: unit "", forward: 184 bytes take 93.1 us beside 0.0 us of compute: 3 buckets, at least 19 bytes are efficient
-// WIRE: unit "", gradients: 152 bytes take 77.1 us beside 0.0 us of compute: 2 buckets, at least 19 bytes are efficient
-// FAST: unit "", forward: 184 bytes take 15.9 us beside 0.0 us of compute: whole, at least 103318200 bytes are efficient
+// WIRE: Remark=forward, buckets=3, bytes=184, efficient_bytes=19, hidden_us=0.0, unit=, us=93.1
+// WIRE: Remark=gradients, buckets=2, bytes=152, efficient_bytes=19, hidden_us=0.0, unit=, us=77.1
+// FAST: [Missed] {{.*}}Remark=forward, buckets=1, bytes=184, efficient_bytes=103318200, hidden_us=0.0, unit=, us=15.9
 
 // LOTS: error: bucket-cap-mib=lots is no number of MiB, as in 25 or 0.5
 // NEGATIVE: error: bucket-cap-mib=-1 is no number of MiB, as in 25 or 0.5

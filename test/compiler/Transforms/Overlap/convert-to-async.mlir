@@ -17,4 +17,4 @@ func.func @step(%a: tensor<64xui8>, %g: tensor<2x16xf32>, %n: tensor<f64>) -> (t
   return %0, %1, %2 : tensor<128xui8>, tensor<16xf32>, tensor<f64>
 }
 
-// REMARK: remark: {{.*}}3 collectives and copies start and are waited for
+// REMARK: remark: {{.*}}they start and are waited for", started=3

@@ -41,5 +41,5 @@ func.func @eval() -> (tensor<2048xf32>, tensor<2048xf32>) {
   return %0, %1 : tensor<2048xf32>, tensor<2048xf32>
 }
 
-// REMARK: remark: {{.*}}"w": one gather for 2 readers
-// REMARK: remark: {{.*}}"flat": one gather for 2 readers
+// REMARK: remark: {{.*}}one gather for all readers", readers=2, state=w
+// REMARK: remark: {{.*}}one gather for all readers", readers=2, state=flat

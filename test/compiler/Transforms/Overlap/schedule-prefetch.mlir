@@ -64,8 +64,8 @@ fsdp.state @d parameter : tensor<4x4xf32> {unit = "d"}
 // BUDGET: fsdp.all_gather_start {{.*}}unit = "c"
 // BUDGET: aten.call "mm"
 
-// REMARK: remark: {{.*}}unit "a" begins forward: the gather of "c" starts
-// REMARK: remark: {{.*}}unit "a" begins forward: the gather of "b" starts
+// REMARK: remark: {{.*}}starts where the unit begins", gathered=c, region=forward, unit=a
+// REMARK: remark: {{.*}}starts where the unit begins", gathered=b, region=forward, unit=a
 func.func @step(%x: tensor<4x4xf32> {fsdp.input = "x"}) -> (tensor<4x4xf32> {fsdp.output = "loss"}) {
   %a = fsdp.load @a : tensor<4x4xf32>
   %b = fsdp.load @b : tensor<4x4xf32>

@@ -105,4 +105,4 @@
 // OFF-NOT: gradient
 // OFF-NOT: func.func @accumulate
 
-// REMARK: remark: {{.*}}2 gradients of 140 bytes are summed over 3 micro-batches
+// REMARK: remark: {{.*}}they are summed over micro-batches", bytes=140, gradients=2, micro_batches=3

@@ -34,7 +34,7 @@
 // MAP: fsdp.state @"/flat.0" parameter : tensor<2048xf32> {is_flat, mapped,
 // MAP: fsdp.state @"/flat.1" parameter : tensor<2048xf32> {is_flat, mapped,
 
-// REMARK: remark: {{.*}}"/flat.0": 2 parameters and 1 optimizer states each in 64 elements, 32 per rank, 29 of padding
+// REMARK: remark: {{.*}}parameters in one", elements=64, elements_per_rank=32, optimizer_states=1, padding=29, parameters=2, state=/flat.0
 
 // ONE: remark: {{.*}}nothing is sharded, so nothing is flat
 // ONE-NOT: is_flat

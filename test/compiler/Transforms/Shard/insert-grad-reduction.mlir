@@ -16,4 +16,4 @@
 // ONE-NOT: fsdp.reduce_grad
 // ONE-NOT: clone
 
-// REMARK: remark: {{.*}}the gradient of "blocks.0.w" is averaged over the ranks
+// REMARK: remark: {{.*}}averaged over the ranks", dtype=f32, state=blocks.0.w

@@ -40,5 +40,5 @@
 // OWN: fsdp.unshard %[[WH:.*]] {region = #fsdp<region backward>, unit = ""}
 // OWN-NOT: region = #fsdp<region backward>, unit = "blocks.1"
 
-// REMARK: remark: {{.*}}unit "": 2 readers in forward
-// REMARK: remark: {{.*}}unit "blocks.1": 1 readers in backward
+// REMARK: remark: {{.*}}each reader has a gather", readers=2, region=forward, unit=
+// REMARK: remark: {{.*}}each reader has a gather", readers=1, region=backward, unit=blocks.1

@@ -27,4 +27,4 @@
 // ONE: fsdp.state @blocks.0.w parameter : tensor<5x3xf32>
 // ONE-NOT: {{all_gather|reduce_scatter|div.Scalar|clone|slice|constant_pad_nd|unshard}}
 
-// REMARK: remark: {{.*}}"blocks.0.w": 60 bytes, 36 per rank
+// REMARK: remark: {{.*}}each rank has its part", bytes=60, bytes_per_rank=36, state=blocks.0.w

@@ -94,5 +94,5 @@ func.func @step(%x: tensor<8x16xbf16> {fsdp.input = "x"}) -> (tensor<bf16> {fsdp
 // FLAT: shard.reduce_scatter {{.*}} : tensor<128xf16> -> tensor<32xf16>
 // FLAT: aten.call "_to_copy"(%{{.*}}) backward {dtype = f32, {{.*}}} : (tensor<32xf16>) -> tensor<32xf32>
 
-// REMARK-DAG: remark: {{.*}}the gradient of "half.w" is averaged over the ranks in f16
-// REMARK-DAG: remark: {{.*}}unit "half": 2 gathers of cast parameters
+// REMARK-DAG: remark: {{.*}}averaged over the ranks", dtype=f16, state=half.w
+// REMARK-DAG: remark: {{.*}}gathers of cast parameters", gathers=2, unit=half

@@ -22,5 +22,5 @@ fsdp.state @b buffer : tensor<7xf32>
 // CHECK: fsdp.state @scale parameter : tensor<f32> {unit = ""}
 fsdp.state @scale parameter : tensor<f32> {unit = ""}
 
-// REMARK: remark: {{.*}}"mesh": 10 rows, 3 per rank, 2 of padding
-// REMARK: remark: {{.*}}"scale" has no rows to shard: each rank has the whole
+// REMARK: remark: {{.*}}each rank has some rows of the dimension", dimension=0, padding=2, rows=10, rows_per_rank=3, state=mesh
+// REMARK: remark: {{.*}}it has no rows to shard: each rank has the whole", state=scale
