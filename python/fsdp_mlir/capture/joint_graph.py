@@ -60,6 +60,7 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
 
     output = next(node for node in joint.graph.nodes if node.op == "output")
     changed: list[str] = []
+    constants: dict[str, fx.Node] = {}
     for node in joint.graph.nodes:
         if node.op == "placeholder":
             descriptor = node.meta["desc"]
@@ -84,6 +85,10 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
                     f"the step reads {fqn} from somewhere else than its module; read it as an "
                     "attribute of the module",
                 )
+            if fqn in constants:  # read at several places
+                node.replace_all_uses_with(constants[fqn])
+                continue
+            constants[fqn] = node
             program.arguments.append(Argument(node, role, fqn))
     roles = ["loss"] + ["output"] * len(metrics)
     for node, descriptor in zip(output.args[0], output.meta["desc"]):

@@ -315,3 +315,17 @@ def test_the_larger_of_a_size_by_values(tmp_path: pathlib.Path, labels: tuple[in
     results = export(step, tmp_path).run()
     step.loss(step.model, **inputs).backward()
     torch.testing.assert_close(results["gradient", "weight"], step.model.weight.grad)
+
+
+TABLE = torch.tensor([0.5, 2.0, 3.0])
+
+
+def reads_a_table_twice(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    with LOCK:
+        return F.cross_entropy(model(x), y) + (model(x).mean(1) * TABLE[y] * TABLE[y.flip(0)]).mean()
+
+
+def test_a_table_that_is_read_twice(tmp_path: pathlib.Path) -> None:
+    exported = assert_same_as_eager(classify(nn.Linear(8, 3), loss=reads_a_table_twice), tmp_path)
+    constants = [a["fqn"] for a in exported.program()["arguments"] if a["role"] == "constant"]
+    assert constants == ["fsdp.constant.0"]
