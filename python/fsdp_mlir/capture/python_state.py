@@ -10,6 +10,7 @@ from typing import Any, Optional, Union
 import torch
 
 from ..errors import warn
+from .function_caches import FunctionCaches
 from .known_values import known_value
 from .python_floats import ReadNumber, is_number
 from .reached import CONTAINERS, Member, Place, Reached
@@ -40,6 +41,7 @@ class PythonState:
 
     def __init__(self, loss: torch.nn.Module) -> None:
         self._loss = loss
+        self._caches = FunctionCaches()
         self._places = {place.identity: place for place in Reached(loss).places}
         self._values = {known: (p.is_set, p.read()) for known, p in self._places.items()}
         self._contents = {
@@ -121,6 +123,7 @@ class PythonState:
 
     def restore(self) -> None:
         """Puts everything back to what it was."""
+        self._caches.forget_captured()
         for place in self._new():
             place.put(None, is_set=False)
         for known, (is_set, value) in self._values.items():

@@ -1,0 +1,52 @@
+"""What functions under `functools.lru_cache` have kept of a capture: tensors without values, which no
+later run of the step can compute with."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from typing import Any, Iterator
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+
+from ..errors import note
+from .known_values import known_value
+
+_CONTAINERS = (list, tuple, dict)
+
+
+class FunctionCaches:
+    """The caches of functions that there are now."""
+
+    def __init__(self) -> None:
+        cached = functools._lru_cache_wrapper
+        self._caches = [found for found in gc.get_objects() if type(found) is cached]
+
+    def forget_captured(self) -> None:
+        """Empties those that hold tensors of a capture: the next call computes them anew."""
+        for cache in self._caches:
+            tensors = [t for t in _tensors(gc.get_referents(cache)) if _is_captured(t)]
+            if not tensors:
+                continue
+            cache.cache_clear()
+            if any(known_value(tensor) is None for tensor in tensors):
+                note(
+                    f"the step keeps what {cache.__qualname__} computes (functools.lru_cache), and "
+                    "the exported step computes it each time; where it draws random numbers or "
+                    "reads the model, compute it before the step"
+                )
+
+
+def _is_captured(tensor: torch.Tensor) -> bool:
+    return isinstance(tensor, (FakeTensor, FunctionalTensor))
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    """Those among `values` and in the containers among them."""
+    for value in values.values() if isinstance(values, dict) else values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif type(value) in _CONTAINERS:
+            yield from _tensors(value)
