@@ -207,7 +207,7 @@ def raised_by_step(
     try:
         asked = values or contextlib.nullcontext()
         with mode, enable_python_dispatcher(), value_checks.passed_checks(), asked:
-            torch.func.functional_call(module, states, batch)
+            called_with(module, states, batch)
     except NotImplementedError:
         return None  # an op that has no meta kernel
     except Exception as error:
@@ -225,6 +225,24 @@ def without_values(
     mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), None) or StandIns()
     fakes = {name: _fake(mode, tensor) for name, tensor in states.items()}
     return mode, fakes, tuple(_fake(mode, tensor) for tensor in inputs.values())
+
+
+def called_with(
+    module: torch.nn.Module, states: dict[str, torch.Tensor], batch: tuple[torch.Tensor, ...]
+) -> Any:
+    """What `module` gives where its states are `states`, which then has what the call puts in their
+    places. `functional_call` itself would leave them in a part that the module has under two names.
+    """
+    names = {id(t): n for n, t in (*module.named_parameters(), *module.named_buffers())}
+    places: dict[str, torch.Tensor] = {}
+    for path, part in module.named_modules():  # each once
+        for key, tensor in (*part._parameters.items(), *part._buffers.items()):
+            if tensor is not None:
+                places[f"{path}.{key}".lstrip(".")] = states[names[id(tensor)]]
+    try:
+        return torch.func.functional_call(module, places, batch, tie_weights=False)
+    finally:
+        states.update((name, places[name]) for name in states)
 
 
 def _fake(mode: Any, tensor: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,7 @@ import torch
 from torch._dispatch.python import enable_python_dispatcher
 
 from ..errors import E, ExportError
-from .explain import without_values
+from .explain import called_with, without_values
 from .outcomes import Outcome, first_other_line, listed_constants
 from .python_state import PythonState
 from .reached import Place
@@ -120,7 +120,7 @@ class _Trials:
             outcome,
         ):
             try:
-                value, metrics = torch.func.functional_call(self._loss, states, batch)
+                value, metrics = called_with(self._loss, states, batch)
             except BaseException:
                 trial.written = outcome.contents(states.values())
                 raise

@@ -196,8 +196,11 @@ def test_tied_weights_are_one_parameter(tmp_path: pathlib.Path) -> None:
     assert exported.results("gradient") == ["0.weight"]
 
 
-def test_a_module_used_under_two_paths(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("kept", [False, True], ids=["", "its result is kept in an attribute"])
+def test_a_module_used_under_two_paths(tmp_path: pathlib.Path, kept: bool) -> None:
     shared = nn.Linear(8, 8)
+    if kept:
+        shared.register_forward_hook(lambda module, args, result: setattr(module, "last", result))
     exported = assert_same_as_eager(classify(nn.Sequential(shared, nn.Tanh(), shared)), tmp_path)
     aliases = {module["path"]: module["aliases"] for module in exported.metadata["modules"]}
     assert aliases == {"": [], "0": ["2"], "1": []}
