@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
 import traceback
 from typing import Any, Mapping, Optional
@@ -21,6 +22,7 @@ from .known_values import StandIns
 from ..step.places import FRAME, PYTORCH, user_location
 from . import value_checks
 
+_OF_CAPTURE = os.path.join(PYTORCH, "_subclasses", "")
 # Raised where an op's result, or its shape, depends on values.
 ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 
@@ -166,7 +168,8 @@ def _pytorchs_reader(trace: str) -> str:
     """`torch/nn/thing.py:31` where it is PyTorch's own Python that asks for a value, or ""."""
     frames = FRAME.findall(trace)
     for (path, line), (asked, _) in itertools.pairwise(frames):
-        if asked == value_checks.__file__ and path.startswith(PYTORCH):
+        of_capture = path.startswith(_OF_CAPTURE)  # `tolist` of its tensors
+        if asked == value_checks.__file__ and path.startswith(PYTORCH) and not of_capture:
             return f"torch/{path.removeprefix(PYTORCH)}:{line}"
     return ""
 

@@ -46,6 +46,11 @@ def chooses_by_a_number(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x) if max(place, 1) > 2 else -layer(x)
 
 
+def takes_an_order(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    order = torch.randperm(3).tolist()  # which PyTorch reads by code of its own
+    return layer(x)[:, [i for i in order if i]]
+
+
 def slices_by_value(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x)[: int(x.abs().max())]
 
@@ -78,6 +83,7 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     [
         (branches, "branches on the value of a tensor; use torch.where"),
         (reads_a_number, "reads a tensor's value as a Python number; keep it a tensor"),
+        (takes_an_order, "reads a tensor's value as a Python number; keep it a tensor"),
         (slices_by_value, "reads a tensor's value as a Python number; keep it a tensor"),
         (chooses_by_a_number, "reads a tensor's value as a Python number; keep it a tensor"),
         (has_positions_of_a_library, "compute position_ids by the model's get_rope_index where"),
