@@ -30,6 +30,11 @@ _BRANCH = (
     "the step branches on the value of a tensor; use torch.where, or decide before the step. A branch "
     "that skips what has no elements, as an expert without tokens, can be left out"
 )
+_BUFFER = (
+    "the step reads the buffer {} as a Python value, as a branch does; where no step changes it, as "
+    "a flag that the first batch sets, run that batch before and put a Python value in its place: "
+    "value = module.flag.item(); del module.flag; module.flag = value"
+)
 _NUMBER = "the step reads a tensor's value as a Python number; keep it a tensor"
 _NUMBER_IN_PYTORCH = "the step reads a tensor's value as a Python number in {}; use what computes the same by tensors"
 _SIZE = (
@@ -132,6 +137,9 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
             return Refusal(E.VALUE_DEPENDENT, place, reason, reason)
     if isinstance(own, DynamicOutputShapeException) and own.func is torch.ops.aten.bincount.default:
         return Refusal(E.VALUE_DEPENDENT, place, _COUNTS, _COUNTS)
+    if isinstance(own, DataDependentOutputException) and hasattr(own, "buffer"):
+        reason = _BUFFER.format(own.buffer)
+        return Refusal(E.VALUE_DEPENDENT, place, reason, reason)
     for sign, remedy in _REMEDIES:
         if sign in met:
             return Refusal(E.VALUE_DEPENDENT, place, remedy, remedy)
@@ -215,8 +223,18 @@ def raised_by_step(
         return None  # an op that has no meta kernel
     except Exception as error:
         if isinstance(error, ON_VALUES) or "fake" not in str(error).lower():
-            return error
+            buffers = (name for name, _ in module.named_buffers())
+            return _with_buffer(error, {id(states[name]): name for name in buffers})
     return None
+
+
+def _with_buffer(error: Exception, buffers: Mapping[int, str]) -> Exception:
+    """`error` with the name of the buffer whose value the step asks for, if it is one's."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        asked = frame.f_locals.get("tensor")
+        if frame.f_code.co_filename == value_checks.__file__ and id(asked) in buffers:
+            error.buffer = buffers[id(asked)].removeprefix("model.")  # type: ignore[attr-defined]
+    return error
 
 
 def without_values(
