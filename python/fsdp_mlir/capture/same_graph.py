@@ -1,4 +1,5 @@
-"""Whether two graphs of a step say the same, and where they begin not to."""
+"""What of a step's graph depends on the code alone; whether two graphs say the same, and where they
+begin not to."""
 
 from __future__ import annotations
 
@@ -18,6 +19,18 @@ def first_difference(one: fx.Graph, other: fx.Graph) -> Optional[fx.Node]:
         if not (ours and theirs and ours[1:] == theirs[1:]):
             return (ours or theirs)[0]
     return None
+
+
+def reads_known_numbers(graph: fx.Graph) -> bool:
+    """Whether a number is read from a tensor whose value depends on the code alone."""
+    known: dict[fx.Node, torch.Tensor] = {}
+    for node in graph.nodes:
+        if node.target is torch.ops.aten._local_scalar_dense.default and node.args[0] in known:
+            return True
+        value = _known(node, known)
+        if value is not None:
+            known[node] = value
+    return False
 
 
 def _calls(graph: fx.Graph) -> Iterator[tuple[fx.Node, str, Any]]:

@@ -45,7 +45,7 @@ from .program import Program
 from .python_state import PythonState
 from .reached import Holder, Reached
 from .region_pooling import tensor_code_of_torchvision
-from .same_graph import first_difference
+from .same_graph import first_difference, reads_known_numbers
 from .sequences import static_sequences
 from .sparse import dense_gradients
 from .mask_rules import rule_of
@@ -186,7 +186,9 @@ def _trace(
         if names.kept:
             raise NotFollowed("it keeps numbers in Python")
         with named_where_followed():
-            return _by_dynamo(loss, inputs, names, fake_mode, samples)
+            traced = _by_dynamo(loss, inputs, names, fake_mode, samples)
+        _require_numbers_of_values(traced)
+        return traced
     except ExportError:
         raise
     except Exception as error:
@@ -241,6 +243,16 @@ def _trace(
         "running it: what its Python code decides stays as it is now"
     )
     return traced
+
+
+def _require_numbers_of_values(traced: JointGraph) -> None:
+    """Raises NotFollowed where a graph of Dynamo's cannot be made static and reads numbers from
+    tensors that the code itself gives: such a number is known where the step runs."""
+    if reads_known_numbers(traced.module.graph):
+        try:
+            _make_static(traced)
+        except ExportError as error:
+            raise NotFollowed("it reads numbers from tensors that it makes") from error
 
 
 def _make_static(traced: JointGraph) -> None:

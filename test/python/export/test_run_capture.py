@@ -249,6 +249,18 @@ def test_values_that_the_code_gives_are_known(tmp_path: pathlib.Path) -> None:
     assert "changes Python state of model.mask" in said
 
 
+def pads(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    parts = x.split([3, 1])
+    lengths = torch.tensor([len(part) for part in parts])
+    kept = torch.arange(lengths.amax().item()) < lengths[:, None]
+    padded = nn.utils.rnn.pad_sequence(parts, batch_first=True)
+    return (model(padded).square().sum(-1) * kept).mean()
+
+
+def test_lengths_that_the_code_gives_are_known(tmp_path: pathlib.Path) -> None:
+    assert_same_as_eager(classify(nn.Linear(8, 3), loss=pads), tmp_path)
+
+
 @pytest.mark.provokes("FSDP-E0206")
 def test_values_of_the_step_are_not_known(tmp_path: pathlib.Path) -> None:
     model = Causal()
