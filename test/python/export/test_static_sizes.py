@@ -113,8 +113,8 @@ def edges(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     """Messages along the edges of a graph that exist."""
     ends = torch.nonzero(m[:, None] & m[None, :])
     nodes = torch.nan_to_num(x)
-    message = model.layer(nodes[ends[:, 0]] - nodes[ends[:, 1]]).relu()
-    return torch.zeros_like(nodes).index_add(0, ends[:, 1], message).square().mean()
+    message = F.leaky_relu(model.layer(nodes[ends[:, 0]] - nodes[ends[:, 1]]))
+    return torch.zeros_like(nodes).index_add(0, ends[:, 1], F.hardshrink(message)).square().mean()
 
 
 def nested(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
