@@ -241,21 +241,29 @@ def _where_drawn(run: Callable[[], Any]) -> str:
     """The line that first draws from Python's or NumPy's global generator while `run` does."""
     places: list[str] = []
 
+    def note() -> None:
+        places.append(user_location("".join(traceback.format_stack())))
+
     def noting(draw: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*args: Any, **kwargs: Any) -> Any:
-            places.append(user_location("".join(traceback.format_stack())))
+            note()
             return draw(*args, **kwargs)
 
         return noted
 
+    def of_python(frame: Any, event: str, called: Any) -> None:
+        """Sees Python's draws by whatever name the code has for them."""
+        if event == "c_call" and getattr(called, "__self__", None) is random._inst:
+            note()
+
+    before = sys.getprofile()
     with contextlib.ExitStack() as stack:
-        for module, generator in (
-            (random, random._inst),
-            (numpy.random, numpy.random.mtrand._rand),
-        ):
-            for name, draw in list(vars(module).items()):
-                if getattr(draw, "__self__", None) is generator:
-                    stack.enter_context(mock.patch.object(module, name, noting(draw)))
+        generator = numpy.random.mtrand._rand
+        for name, draw in list(vars(numpy.random).items()):
+            if getattr(draw, "__self__", None) is generator:
+                stack.enter_context(mock.patch.object(numpy.random, name, noting(draw)))
+        sys.setprofile(of_python)
+        stack.callback(sys.setprofile, before)
         run()
     return next(filter(None, places), "")
 

@@ -119,11 +119,16 @@ def test_python_state_that_decides(tmp_path: pathlib.Path, period: int) -> None:
     assert model.calls == period - 1
 
 
+# As `from random import randint` binds it, before a capture looks for draws.
+RANDINT = random.randint
+
+
 @pytest.mark.provokes("FSDP-E0207")
-def test_random_numbers_of_python(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("draw", [lambda: random.random(), lambda: RANDINT(1, 9)])
+def test_random_numbers_of_python(tmp_path: pathlib.Path, draw: Callable[[], float]) -> None:
     def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         with LOCK:
-            return F.cross_entropy(model(x) * random.random(), y)
+            return F.cross_entropy(model(x) * draw(), y)
 
     with pytest.raises(
         ExportError,
