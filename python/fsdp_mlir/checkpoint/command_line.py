@@ -7,13 +7,14 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Callable, Optional, Sequence
 
 from ..errors import ArgumentParser, E, ExportError, identified
 from ..driver.progress import data_beside, sample_count
 from .errors import CheckpointError
 from .export_safetensors import export_safetensors
 from .export_torch import export_torch
+from .folder import MOST_STEPS
 from .inspect import report, summary
 from .pytorch_form import Skeleton, numbered
 from .reader import Checkpoint, open_checkpoint
@@ -24,17 +25,20 @@ from .verify import damages
 _INTO = "the folder of checkpoints to put it into"
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text} is no number from 0 on")
-    return int(text)
+def _number(least: int, most: int) -> Callable[[str], int]:
+    """What reads a whole number of this range."""
+
+    def read(text: str) -> int:
+        # No number in question has more digits.
+        if not re.fullmatch(r"-?[0-9]{1,19}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text} is no number from {least} to {most}")
+        return int(text)
+
+    return read
 
 
-def _positive(text: str) -> int:
-    value = _count(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not positive")
-    return value
+# As many as a plan may be for.
+_ranks = _number(1, 2**20)
 
 
 def _size(text: str) -> int:
@@ -43,7 +47,10 @@ def _size(text: str) -> int:
     if not match:
         raise argparse.ArgumentTypeError(f"{text} is no size; give one such as 5GB")
     number, unit, binary = match.groups()
-    return int(float(number) * (1024 if binary else 1000) ** " KMGT".index(unit.upper() or " "))
+    size = int(float(number) * (1024 if binary else 1000) ** " KMGT".index(unit.upper() or " "))
+    if not size:
+        raise argparse.ArgumentTypeError(f"{text} is less than a byte; give one such as 5GB")
+    return size
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -94,11 +101,14 @@ def _parser() -> argparse.ArgumentParser:
         "--archive", type=Path, required=True, metavar="STEP.pt", help="of the run that goes on"
     )
     command.add_argument(
-        "--step", type=_count, metavar="N", help="steps that are done (default: as the source says)"
+        "--step",
+        type=_number(0, MOST_STEPS),
+        metavar="N",
+        help="steps that are done (default: as the source says)",
     )
     command.add_argument(
         "--ranks",
-        type=_positive,
+        type=_ranks,
         default=1,
         metavar="N",
         help="of the run that goes on (default: 1)",
@@ -110,12 +120,15 @@ def _parser() -> argparse.ArgumentParser:
         "--data", type=Path, metavar="FILE", help="of the run (default: the one beside the archive)"
     )
     command.add_argument(
-        "--seed", type=int, metavar="N", help="of the data's order (default: the step's)"
+        "--seed",
+        type=_number(-(2**63), 2**63 - 1),
+        metavar="N",
+        help="of the data's order (default: the step's)",
     )
     for flag, what in (("--model-key", "model's"), ("--optimizer-key", "optimizer's")):
         command.add_argument(flag, metavar="KEY", help=f"the source's key of the {what} state")
     command = add("reshard", "rewrites a checkpoint for another number of files")
-    command.add_argument("--ranks", type=_positive, required=True, metavar="N", help="files")
+    command.add_argument("--ranks", type=_ranks, required=True, metavar="N", help="files")
     command.add_argument("-o", type=Path, required=True, metavar="FOLDER", help=_INTO)
     return parser
 

@@ -17,6 +17,8 @@ from typing import Iterator, Optional
 from .errors import E, CheckpointError
 
 MANIFEST = "checkpoint.json"
+# Names of checkpoints have 18 digits at most.
+MOST_STEPS = 10**18 - 1
 
 
 def step_name(step: int) -> str:

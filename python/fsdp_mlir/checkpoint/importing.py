@@ -14,6 +14,7 @@ from ..step.pairs import as_pairs_of
 from .elements import dtype_row
 from .errors import E, CheckpointError
 from .find_state import find_model, find_optimizer, some
+from .folder import MOST_STEPS
 from .manifest import LOST, Tensor
 from .sources import Source
 from .step_archive import SCALER, Step
@@ -82,7 +83,7 @@ class Import:
 
     def _count(self, counts: dict[str, str]) -> tuple[int, int]:
         """Steps that the run did, and how many of them the scaler skipped."""
-        taken = {int(self._source[place]()) for place in counts.values()}
+        taken = {_steps_of(self._source[place](), place) for place in counts.values()}
         if len(taken) > 1:
             raise CheckpointError(
                 E.IMPORT_SOURCE,
@@ -93,7 +94,7 @@ class Import:
         if steps is None and taken and not self._step.scaler:
             [steps] = taken
         if steps is None and "step" in self._source:
-            steps = int(self._source["step"]())
+            steps = _steps_of(self._source["step"](), "step")
         if steps is None and taken:
             [steps] = taken
         if steps is None:
@@ -153,3 +154,18 @@ class Import:
         if place is not None and value.dtype != kind:
             self._cast.append(tensor.name)
         return as_bytes(value.to(kind))
+
+
+def _steps_of(value: Any, place: str) -> int:
+    """The count of steps that the source has at `place`: a number, or a tensor of one."""
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= MOST_STEPS or value != int(value):
+        said = f"a {type(value).__name__}" if not is_number else str(value)
+        raise CheckpointError(
+            E.IMPORT_SOURCE,
+            f"{place} is {said} in the source, and no count of steps from 0 to {MOST_STEPS}; save "
+            "the state that the optimizer's state_dict() gives",
+        )
+    return int(value)

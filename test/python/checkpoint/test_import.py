@@ -25,6 +25,7 @@ from small_run import (
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
+from fsdp_mlir.checkpoint.command_line import main
 from fsdp_mlir.checkpoint.reader import open_checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -189,6 +190,25 @@ def test_counts_of_steps_must_agree(wrong: Wrong) -> None:
     assert "some parameters 4 times and others 10 times" in wrong.refused(*weights)
 
 
+@pytest.mark.parametrize(
+    "count, said",
+    [
+        (torch.tensor(float("nan")), "nan"),
+        (torch.tensor(12.5), "12.5"),
+        (-5, "-5"),
+        (2**70, str(2**70)),
+        (torch.ones(3), "a Tensor"),
+        ("abc", "a str"),
+        (None, "a NoneType"),
+    ],
+)
+def test_what_is_no_count_of_steps_is_refused(wrong: Wrong, count: Any, said: str) -> None:
+    for state in wrong.state["optim"]["state"].values():
+        state["step"] = count
+    line = wrong.refused("--weights", wrong.run.weights)
+    assert f".step is {said} in the source, and no count of steps" in line
+
+
 def test_numbers_of_other_groups_are_refused(wrong: Wrong) -> None:
     weights = ("--weights", wrong.run.weights)
     groups = wrong.state["optim"]["param_groups"]
@@ -216,6 +236,26 @@ def test_two_states_of_one_name_are_told_apart(wrong: Wrong, single: Single) -> 
     flags += ("--model-key", "mine")
     assert command("import", source, "--from", "torch", *flags)[0] == 0
     assert contents(wrong.folder / "run") == contents(single.at(BEGIN))
+
+
+@pytest.mark.parametrize(
+    "flag, value",
+    [
+        ("--ranks", "0"),
+        ("--ranks", str(2**20 + 1)),
+        ("--ranks", "\u0663"),
+        ("--step", str(10**18)),
+        ("--seed", str(2**63)),
+        ("--seed", "nan"),
+    ],
+)
+def test_numbers_that_no_checkpoint_has_are_refused(
+    flag: str, value: str, capsys: pytest.CaptureFixture
+) -> None:
+    arguments = ["import", "FILE", "--from", "torch", "--archive", "STEP.pt", "-o", "OUT"]
+    with pytest.raises(SystemExit):
+        main([*arguments, flag, value])
+    assert f"argument {flag}: {value} is no number from" in capsys.readouterr().err
 
 
 def test_casts_and_unknown_tensors_are_said(
