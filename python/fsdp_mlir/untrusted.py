@@ -29,6 +29,11 @@ def open_regular(path: _Path) -> BinaryIO:
     raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
 
 
+def require_regular(path: _Path) -> None:
+    """Raises OSError, as open_regular(), for what libraries are to open by its name."""
+    open_regular(path).close()
+
+
 def read_regular(path: _Path, most: int) -> bytes:
     """The bytes of a regular file.
 

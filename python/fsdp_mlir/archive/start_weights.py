@@ -11,8 +11,11 @@ from typing import Any, Callable
 import torch
 from safetensors import SafetensorError, safe_open
 
+from ..data.tensor_file import form_of
+from ..dtypes import short_name
 from ..errors import E, Identified
 from ..step.pairs import as_pairs_of
+from ..untrusted import parse_json, require_regular
 from .torch_file import load_plain
 from .weights import save_tensors
 
@@ -78,7 +81,15 @@ def compose(given: Path, exported: Path, metadata: Mapping[str, Any], target: Pa
     reads = dict(ours)
     for fqn, state in wanted.items():
         dtype = getattr(torch, state["dtype"])
-        tensor = as_pairs_of(theirs[found[fqn]](), state["shape"])
+        tensor = theirs[found[fqn]]()
+        form = form_of(tensor)
+        if form or tensor.is_complex() and not (dtype.is_complex or state["shape"][-1:] == [2]):
+            raise WeightsError(
+                E.WEIGHTS_MISMATCH,
+                f"{found[fqn]} is {form or short_name(tensor.dtype)} in {given} and a dense "
+                f"{short_name(dtype)} in the model; give weights of a model of the same types",
+            )
+        tensor = as_pairs_of(tensor, state["shape"])
         if list(tensor.shape) != state["shape"]:
             raise WeightsError(
                 E.WEIGHTS_MISMATCH,
@@ -128,9 +139,9 @@ def tensor_reads(path: Path) -> dict[str, _Read]:
         if path.is_dir():
             indices = sorted(path.glob("*.safetensors.index.json"))
             return tensor_reads(indices[0]) if indices else _of_all(_files(path), {})
+        require_regular(path)
         if path.suffix == ".json":
-            places = json.loads(path.read_text())["weight_map"]
-            return _of_all([path.with_name(name) for name in sorted(set(places.values()))], places)
+            return _of_index(path)
         if path.suffix == ".safetensors":
             file = safe_open(path, framework="pt")
             _check_each_once(path)
@@ -139,6 +150,15 @@ def tensor_reads(path: Path) -> dict[str, _Read]:
     except (OSError, SafetensorError, RuntimeError, ValueError, KeyError) as error:
         text = " ".join(str(error).split())
         raise WeightsError(E.WEIGHTS_FILE, f"{path} cannot be read: {text}") from error
+
+
+def _of_index(path: Path) -> dict[str, _Read]:
+    """Of the files that an index says the tensors are in."""
+    index = parse_json(path.read_bytes())
+    places = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+        raise ValueError("it has no weight_map, which says for each tensor the file that holds it")
+    return _of_all([path.with_name(name) for name in sorted(set(places.values()))], places)
 
 
 def _of_all(files: list[Path], places: Mapping[str, str]) -> dict[str, _Read]:

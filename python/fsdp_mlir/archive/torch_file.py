@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from ..untrusted import require_regular
 
 
 def load_plain(path: Path) -> Any:
@@ -15,11 +18,14 @@ def load_plain(path: Path) -> Any:
 
     Raises:
         ValueError: it is none, or holds other objects; the text says which.
-        OSError: it cannot be opened.
+        OSError: it cannot be opened, or is no regular file.
     """
+    require_regular(path)
     maps = zipfile.is_zipfile(path)  # PyTorch's form since 1.6
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=maps)
+        # What PyTorch takes a file for that is of another kind is no help.
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=maps)
     except OSError:
         raise
     except Exception as error:  # pickle's errors are of many types

@@ -84,7 +84,8 @@ def _check_groups(source: Source, prefix: str, step: Step) -> None:
         ours = [what(group["parameters"]) for group in step.groups]
         theirs = []
         while (place := f"{prefix}param_groups.{len(theirs)}.{key}") in source:
-            theirs.append(what(source[place]()))
+            members = source[place]()
+            theirs.append(what(members) if isinstance(members, (list, tuple)) else members)
         if theirs and theirs != ours:
             raise CheckpointError(
                 E.IMPORT_SOURCE,

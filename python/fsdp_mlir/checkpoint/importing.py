@@ -9,7 +9,8 @@ from typing import Any, Optional
 import numpy as np
 import torch
 
-from ..data.tensor_file import as_bytes
+from ..data.tensor_file import as_bytes, form_of
+from ..dtypes import DTYPES, short_name
 from ..step.pairs import as_pairs_of
 from .elements import dtype_row
 from .errors import E, CheckpointError
@@ -143,6 +144,10 @@ class Import:
                 f"{place} is a {type(value).__name__} in the source; save whole tensors, as "
                 "StateDictOptions(full_state_dict=True) gives them, or with dcp.save",
             )
+        if form := form_of(value):
+            raise CheckpointError(
+                E.IMPORT_SOURCE, f"{place} is {form} in the source; save dense tensors"
+            )
         value = as_pairs_of(value, tensor.shape)
         if tuple(value.shape) != tensor.shape:
             raise CheckpointError(
@@ -151,6 +156,12 @@ class Import:
                 f"{list(tensor.shape)} in the step; import the state of a model of the same sizes",
             )
         kind = dtype_row(tensor.dtype).dtype
+        if value.dtype not in DTYPES or value.is_complex() and not kind.is_complex:
+            raise CheckpointError(
+                E.IMPORT_SOURCE,
+                f"{tensor.name} is {short_name(value.dtype)} in the source and {tensor.dtype} in "
+                "the step; save the state of a model of the same types",
+            )
         if place is not None and value.dtype != kind:
             self._cast.append(tensor.name)
         return as_bytes(value.to(kind))

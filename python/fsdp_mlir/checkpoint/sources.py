@@ -12,6 +12,7 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 
 from ..archive.start_weights import WeightsError, tensor_reads
 from ..archive.torch_file import load_plain
+from ..untrusted import require_regular
 from .dcp_alone import alone
 from .errors import E, CheckpointError
 from .folder import MANIFEST
@@ -49,7 +50,8 @@ def open_weights(path: Path) -> Source:
 def _safetensors(path: Path) -> Source:
     source: Source = dict(tensor_reads(path))
     # An index is the model's; what export writes of the optimizer lies beside it.
-    for file in path.glob("optimizer*.safetensors"):
+    folder = path.parent if path.suffix == ".json" else path
+    for file in folder.glob("optimizer*.safetensors"):
         source |= tensor_reads(file)
     return source
 
@@ -71,9 +73,11 @@ def _dcp(path: Path) -> Source:
             E.IMPORT_SOURCE,
             f"{path} is no folder of torch.distributed.checkpoint: it has no .metadata",
         )
+    for file in (path / ".metadata", *path.glob("*.distcp")):
+        require_regular(file)
     reader = _Reader(path)
     try:
-        described = reader.read_metadata().state_dict_metadata
+        described = dict(reader.read_metadata().state_dict_metadata)
     except Exception as error:  # pickle's errors are of many types
         raise CheckpointError(
             E.IMPORT_SOURCE, f"{path / '.metadata'} cannot be read: {_line(error)}"
@@ -83,6 +87,10 @@ def _dcp(path: Path) -> Source:
         entry = described[name]
         state: dict[str, Any] = {name: None}
         if isinstance(entry, TensorStorageMetadata):
+            if sum(chunk.sizes.numel() for chunk in entry.chunks) != entry.size.numel():
+                raise CheckpointError(
+                    E.IMPORT_SOURCE, f"{path} has not all of {name}; save it again with dcp.save"
+                )
             state[name] = torch.empty(entry.size, dtype=entry.properties.dtype)
         with alone(path):
             dcp.load(state, storage_reader=reader, no_dist=True)
@@ -107,7 +115,7 @@ def _torch(path: Path) -> Source:
         )
     try:
         flat, _ = flatten_state_dict(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(E.IMPORT_SOURCE, f"{path}: {_line(error)}") from error
     return {name: lambda value=value: value for name, value in flat.items()}
 

@@ -29,6 +29,17 @@ class Entry(NamedTuple):
         return torch.Size(self.shape).numel() * self.dtype.itemsize
 
 
+def form_of(tensor: torch.Tensor) -> Optional[str]:
+    """What a tensor is whose elements do not all lie in the CPU's memory; None: they do."""
+    if tensor.is_nested:
+        return "nested"
+    if tensor.layout != torch.strided:
+        return "sparse"
+    if tensor.is_quantized:
+        return "quantized"
+    return "without values, on meta" if tensor.is_meta else None
+
+
 def as_bytes(tensor: torch.Tensor) -> np.ndarray:
     """The elements of a tensor of the CPU, row-major, as bytes. Of one that is row-major no copy
     is made."""

@@ -52,7 +52,7 @@ def archive_metadata(archive: Path) -> dict[str, Any]:
     """`fsdp.json` of an archive (docs/archive.md). For display only: the import
     is what checks it. Empty where there is none."""
     try:
-        with zipfile.ZipFile(archive) as records:
+        with open_regular(archive) as file, zipfile.ZipFile(file) as records:
             for name in records.namelist():
                 if name.endswith("/extra/fsdp.json"):
                     return json.loads(records.read(name))

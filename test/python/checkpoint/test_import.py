@@ -4,7 +4,9 @@ named."""
 from __future__ import annotations
 
 import copy
+import os
 import pathlib
+import pickle
 from typing import Any
 
 import pytest
@@ -226,6 +228,23 @@ def test_another_shape_is_named(wrong: Wrong) -> None:
     assert "mix.bias has shape [5] in the source and [6] in the step" in wrong.refused(*weights)
 
 
+@pytest.mark.parametrize(
+    "weight, said",
+    [
+        (torch.eye(6).to_sparse(), "model.mix.weight is sparse in the source"),
+        (torch.empty(6, 6, device="meta"), "model.mix.weight is without values, on meta"),
+        (torch.eye(6).cfloat(), "mix.weight is complex64 in the source and float32 in the step"),
+        (torch.eye(6).byte().view(torch.bits8), "mix.weight is bits8 in the source"),
+    ],
+    ids=["sparse", "meta", "complex", "bits"],
+)
+def test_what_is_no_tensor_of_such_elements_is_refused(
+    wrong: Wrong, weight: torch.Tensor, said: str
+) -> None:
+    wrong.state["model"]["mix.weight"] = weight
+    assert said in wrong.refused("--weights", wrong.run.weights)
+
+
 def test_two_states_of_one_name_are_told_apart(wrong: Wrong, single: Single) -> None:
     weights = ("--weights", wrong.run.weights)
     wrong.state = {"mine": wrong.state["model"], "optim": wrong.state["optim"]}
@@ -278,10 +297,19 @@ def test_a_damaged_folder_of_pytorchs_is_refused(
     flags = ("--from", "dcp", "--archive", run.archive, "--weights", run.weights)
     flags += ("-o", tmp_path / "run")
     [file] = source.glob("*.distcp")
-    file.write_bytes(file.read_bytes()[:100])
+    whole = file.read_bytes()
+    file.write_bytes(whole[:100])
     assert f"fails at {source}: EOFError" in refusal("import", source, *flags)
     file.unlink()
     assert "no such file" in refusal("import", source, *flags)
+    os.mkfifo(file)
+    assert "it is not a regular file" in refusal("import", source, *flags)
+    file.unlink()
+    file.write_bytes(whole)
+    described = pickle.loads((source / ".metadata").read_bytes())
+    described.state_dict_metadata["app.model.embedding.weight"].chunks.clear()
+    (source / ".metadata").write_bytes(pickle.dumps(described))
+    assert "has not all of app.model.embedding.weight" in refusal("import", source, *flags)
     assert not list(tmp_path.glob("run/step*"))
 
 
@@ -302,3 +330,10 @@ def test_what_is_no_source_is_refused(kind: str, run: SmallRun, tmp_path: pathli
     if kind == "torch":
         torch.save([1, 2], file)
         assert "has no dictionary, but a list" in refused(file)
+        cycle: dict[str, Any] = {}
+        cycle["itself"] = cycle
+        torch.save(cycle, file)
+        assert "maximum recursion depth" in refused(file)
+    pipe = tmp_path / f"pipe.{kind}"
+    os.mkfifo(pipe)
+    refused(pipe)

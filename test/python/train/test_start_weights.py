@@ -1,6 +1,7 @@
 """Tests that a run may start from weights in any file: what they lack is said by name."""
 
 import json
+import os
 import pathlib
 from typing import Any, Callable
 
@@ -114,6 +115,34 @@ def test_complex_weights_are_taken_in_pairs(
     assert compose(given, exported, METADATA, tmp_path / "start.safetensors") == []
     found = load_file(tmp_path / "start.safetensors")
     assert torch.equal(found["a.weight"], torch.view_as_real(bare))
+
+
+@pytest.mark.parametrize(
+    "value", [torch.eye(3)[0].to_sparse(), torch.empty(3, device="meta")], ids=["sparse", "meta"]
+)
+def test_what_is_no_dense_tensor_is_refused(
+    value: torch.Tensor, exported: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    torch.save({**WEIGHTS, "mean": value}, tmp_path / "given.pt")
+    with pytest.raises(WeightsError, match="mean is .* in .*given.pt and a dense float32"):
+        compose(tmp_path / "given.pt", exported, METADATA, tmp_path / "start.safetensors")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.pt"])
+def test_what_is_no_regular_file_is_refused_at_once(name: str, tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(WeightsError, match="it is not a regular file"):
+        tensor_reads(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "null", "[]", "{}", '{"weight_map": [1]}', '{"weight_map": {"a": 3}}', "[" * 9999]
+)
+def test_what_is_no_index_is_refused(text: str, tmp_path: pathlib.Path) -> None:
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(text)
+    with pytest.raises(WeightsError, match="index.json cannot be read"):
+        tensor_reads(index)
 
 
 @pytest.mark.provokes("FSDP-E0906")
