@@ -9,6 +9,8 @@ import pytest
 import torch
 from small_run import SmallRun, add_loader, command, contents, refusal
 
+from fsdp_mlir.checkpoint.errors import CheckpointError
+from fsdp_mlir.checkpoint.folder import unfinished
 from fsdp_mlir.checkpoint.reader import open_checkpoint
 
 
@@ -61,4 +63,35 @@ def test_nothing_is_overwritten_and_nothing_left_behind(
     assert "is a checkpoint" in refusal("reshard", run.at(10), "--ranks", 1, "-o", into)
     (into / "rank-00001.safetensors").write_bytes(b"")
     assert "damaged" in refusal("reshard", into, "--ranks", 1, "-o", tmp_path / "b")
-    assert [path.name for path in (tmp_path / "b").iterdir()] == ["lock"]
+    assert not (tmp_path / "b").exists()
+
+
+def test_only_one_process_writes_under_a_name(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "out"
+    with unfinished(path) as partial:
+        partial.write_text("first")
+        with pytest.raises(CheckpointError, match="another process writes"):
+            unfinished(path).__enter__()
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: pathlib.Path) -> None:
+    left = tmp_path / "out.partial"
+    left.mkdir()
+    (left / "out").write_text("half")
+    with unfinished(tmp_path / "out") as partial:
+        partial.mkdir()
+    assert list(tmp_path.rglob("*")) == [tmp_path / "out"]
+
+
+def test_a_lock_that_is_a_link_is_not_written_through(
+    run: SmallRun, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "precious").write_text("words")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "lock").symlink_to(tmp_path / "precious")
+    assert "lock: too many levels" in refusal(
+        "reshard", run.at(10), "--ranks", 2, "-o", tmp_path / "b"
+    )
+    assert (tmp_path / "precious").read_text() == "words"
