@@ -13,6 +13,8 @@ from . import elements
 
 # Chunks are hashed in blocks of so many bytes.
 BLOCK_BYTES = 4 << 20
+# More than any run has.
+MOST_RANKS = 1 << 24
 ROLES = ("parameter", "buffer", "optimizer")
 # Before the name of a buffer that no state_dict() has.
 LOST = "fsdp.buffer."

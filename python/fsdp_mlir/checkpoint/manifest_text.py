@@ -12,8 +12,10 @@ from typing import Any
 from ..untrusted import parse_json
 from . import elements
 from .errors import E, CheckpointError, Damage
+from .folder import MANIFEST, MOST_STEPS
 from .manifest import (
     BLOCK_BYTES,
+    MOST_RANKS,
     ROLES,
     Chunk,
     File,
@@ -209,8 +211,13 @@ def _tensor_of(content: dict[str, Any]) -> Tensor:
 
 def _check(manifest: Manifest) -> None:
     """Raises CheckpointError where chunks are not all of a tensor, each element once."""
+    for what, number in vars(manifest.run).items():
+        if type(number) is int and what != "seed" and not 0 <= number <= MOST_STEPS:
+            raise CheckpointError(E.CHECKPOINT_DAMAGED, f"{what} is {number}")
+    if min([1, *(size for _, size in manifest.mesh)]) < 1 or manifest.ranks > MOST_RANKS:
+        raise CheckpointError(E.CHECKPOINT_DAMAGED, f"its mesh is of {manifest.ranks} ranks")
     for file in manifest.files:
-        if "/" in file.name or not file.name:
+        if "/" in file.name or "\0" in file.name or file.name in ("", ".", "..", MANIFEST):
             raise CheckpointError(
                 E.CHECKPOINT_DAMAGED, f"its file {file.name!r} is not in the checkpoint's folder"
             )
@@ -229,7 +236,15 @@ def _check(manifest: Manifest) -> None:
                 raise CheckpointError(
                     E.CHECKPOINT_DAMAGED, f"a chunk of {tensor.name} lies outside of it"
                 )
-        for rank in tensor.ranks():
+        ranks = tensor.ranks()
+        # A rank that was not there begins with rank 0's value.
+        if ranks[:1] != [0] or ranks[-1] >= manifest.ranks:
+            raise CheckpointError(
+                E.CHECKPOINT_DAMAGED,
+                f"{tensor.name} has values of the ranks {ranks}, and the mesh is of "
+                f"{manifest.ranks} ranks",
+            )
+        for rank in ranks:
             if not is_covered(tensor, rank):
                 raise CheckpointError(
                     E.CHECKPOINT_DAMAGED,

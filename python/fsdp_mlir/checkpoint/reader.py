@@ -126,7 +126,7 @@ class Checkpoint:
         """What a rank's loader said of where it was. Raises Damage."""
         path = self.path / loader_name(loader.rank)
         try:
-            state = path.read_bytes()
+            state = read_regular(path, loader.bytes)
         except OSError as error:
             raise Damage(f"{path} cannot be read: {error.strerror}") from error
         if len(state) != loader.bytes or hash_of(state) != loader.hash:

@@ -19,7 +19,7 @@ def damages(checkpoint: Checkpoint) -> list[str]:
             broken.add(index)
             names = [t.name for t in manifest.tensors if index in {c.file for c in t.chunks}]
             shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")
-            lines.append(f"{damage}; it has parts of {shown}")
+            lines.append(str(Damage(f"{damage.message}; it has parts of {shown}")))
     known = [file.header_bytes for file in manifest.files]
     for tensor in manifest.tensors:
         for chunk in tensor.chunks:
@@ -34,7 +34,7 @@ def damages(checkpoint: Checkpoint) -> list[str]:
     for file, size in zip(manifest.files, known):
         if size != file.bytes:
             path = checkpoint.path / file.name
-            lines.append(f"{path} has {file.bytes - size} bytes that are no tensor's")
+            lines.append(str(Damage(f"{path} has {file.bytes - size} bytes that are no tensor's")))
     for loader in manifest.loaders:
         try:
             checkpoint.loader_state(loader)

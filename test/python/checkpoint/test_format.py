@@ -153,7 +153,11 @@ def test_what_is_of_another_kind_is_refused(copy: pathlib.Path) -> None:
         ({"files": []}, "lies outside of it"),
         ({"loaders": [{"rank": 2, "bytes": 1, "hash": "0"}]}, "a loader of rank 2"),
         ({"run": {}}, "it has no 'step'"),
+        ({"run": {**content["run"], "step": -4}}, "step is -4"),
         ({"mesh": 3}, "cannot be read"),
+        ({"mesh": [{"name": "shard", "size": 0}]}, "its mesh is of 0 ranks"),
+        ({"tensors": [{**tensors[0], "per_rank": True, "chunks": []}]}, "of the ranks [], and"),
+        ({"files": [{**content["files"][0], "name": "checkpoint.json"}]}, "is not in the check"),
     ):
         write_json(copy / "checkpoint.json", {**content, **changes})
         assert words in refusal("inspect", copy), changes
@@ -185,6 +189,16 @@ def test_fields_of_other_types_are_refused(run: SmallRun, copy: pathlib.Path) ->
         for name in ("inspect", "verify"):
             status, _, err = command(name, copy)
             assert (status == 0) == (not err), (path, last)
+
+
+@pytest.mark.parametrize("rank", (2, -1))
+def test_values_of_ranks_that_there_are_not_are_refused(copy: pathlib.Path, rank: int) -> None:
+    content = json.loads((copy / "checkpoint.json").read_bytes())
+    del content["xxh3_64"]
+    [mean] = [tensor for tensor in content["tensors"] if tensor["name"] == "norm.running_mean"]
+    mean["chunks"][1]["rank"] = rank
+    write_json(copy / "checkpoint.json", content)
+    assert "norm.running_mean has values of the ranks" in refusal("verify", copy)
 
 
 @pytest.mark.parametrize("name", ("checkpoint.json", "rank-00001.safetensors"))
