@@ -6,8 +6,15 @@ import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
-from ..errors import ArgumentParser
+from ..errors import ArgumentParser, E
 from . import ReportError, read_run, write_report
+
+
+def _refuse_input(output: Path, read: Optional[Path]) -> None:
+    if read and read.exists() and output.exists() and output.samefile(read):
+        raise ReportError(
+            E.FLAGS_DISAGREE, f"{output} is what the report is made of; name another file with -o"
+        )
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -23,6 +30,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parser.parse_args(argv)
     output = args.output or args.folder / "report.html"
     try:
+        for name in ("step.plan", "metrics.jsonl", "trace.json", "summary.json", "run.toml"):
+            _refuse_input(output, args.folder / name)
+        for given in (args.metrics, args.trace):
+            _refuse_input(output, given)
         write_report(read_run(args.folder, args.metrics, args.trace), output)
     except ReportError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -11,9 +11,13 @@ from typing import Any, Callable, Optional
 
 from ..errors import E, Identified
 from ..driver.stages import StageError, find_tools
+from ..untrusted import parse_json, read_regular
 from .remarks import Remark, read_remarks
 
 Json = dict[str, Any]
+
+# What takes more memory than a page is worth.
+_MOST_BYTES = 4 << 30
 
 
 class ReportError(Identified):
@@ -76,7 +80,7 @@ def read_run(folder: Path, metrics: Optional[Path] = None, trace: Optional[Path]
             raise ReportError(E.RUN_FOLDER, f"{path}: {error}; compile the step again") from error
     else:
         notes.append("No decisions: the folder has no step.remarks.yaml.")
-    summary = _parsed(folder / "summary.json", json.loads)
+    summary = _parsed(folder / "summary.json", parse_json)
     if summary is not None and summary.get("plan") != plan["plan"]:
         notes.append("summary.json is of another plan, and left out.")
         summary = None
@@ -99,46 +103,65 @@ def _translate(flag: str, plan: Path) -> str:
 
 def _own_trace(path: Path, plan: Json, notes: list[str], given: bool) -> Optional[Json]:
     """A measured trace, where there is one of this plan."""
-    trace = _parsed(path, json.loads)
+    trace = _parsed(path, parse_json)
     if trace is None:
         if given:
             raise ReportError(E.RUN_FOLDER, f"{path}: no such trace")
         notes.append("Nothing was measured: the folder has no trace.json (--trace writes it).")
         return None
-    facts = trace.get("otherData", {})
-    if facts.get("plan") != plan["plan"]:
+    try:
+        is_ours = trace["otherData"]["plan"] == plan["plan"]
+        names = [e for e in trace["traceEvents"] if e["name"] == "process_name"]
+        is_measured = any("rank" in e["args"] for e in names)
+    except (KeyError, TypeError) as error:
+        raise ReportError(
+            E.RUN_FOLDER, f"{path} is no trace of fsdp-run; give what --trace wrote"
+        ) from error
+    if not is_ours:
         notes.append(f"{path.name} is of another plan, and left out.")
-        return None
-    if not any(
-        e.get("name") == "process_name" and "rank" in e["args"] for e in trace["traceEvents"]
-    ):
-        return None
-    return trace
+    return trace if is_ours and is_measured else None
 
 
 def _rows(path: Path, notes: list[str], given: bool) -> list[Json]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError:
+    text = _content(path)
+    if text is None:
         if given:
             raise ReportError(E.RUN_FOLDER, f"{path}: no such metrics")
         notes.append("No losses: the folder has no metrics.jsonl.")
         return []
+    lines = text.decode(errors="replace").splitlines()
     rows = []
     for line in lines:
         try:
-            row = json.loads(line)
+            row = parse_json(line)
         except ValueError:
             continue  # a run that was killed ends within a line
-        if isinstance(row, dict) and "step" in row:
+        if isinstance(row, dict) and type(row.get("step")) is int:
             rows.append(row)
+    if given and lines and not rows:
+        raise ReportError(E.RUN_FOLDER, f"{path} has no metrics; give what --metrics wrote")
     return rows
 
 
-def _parsed(path: Path, parse: Callable[[str], Json]) -> Optional[Json]:
+def _content(path: Path) -> Optional[bytes]:
+    """The bytes of a file; None: there is none."""
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        return read_regular(path, _MOST_BYTES)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ReportError(E.RUN_FOLDER, f"{path} cannot be read: {error.strerror}") from error
+
+
+def _parsed(path: Path, parse: Callable[[str], Json]) -> Optional[Json]:
+    """What a file says in JSON or TOML; None: there is none."""
+    content = _content(path)
+    if content is None:
+        return None
+    try:
+        parsed = parse(content.decode())
+        if not isinstance(parsed, dict):
+            raise ValueError("it has no fields")
+    except (ValueError, RecursionError) as error:
         raise ReportError(E.RUN_FOLDER, f"{path} cannot be read: {error}") from error
+    return parsed

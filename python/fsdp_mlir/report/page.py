@@ -27,21 +27,39 @@ def write_report(run: Run, target: Path) -> None:
     Raises:
         ReportError: it cannot be written.
     """
-    text = page(run)
     try:
-        handle, scratch = tempfile.mkstemp(dir=target.parent, prefix=".report-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.chmod(scratch, 0o644)
-            os.replace(scratch, target)
-        except BaseException:
-            os.unlink(scratch)
-            raise
+        text = page(run)
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        # Of fields that the programs write in another form, or not at all.
+        what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ReportError(
+            E.RUN_FOLDER,
+            f"the trace, metrics or summary of {run.folder} is not as fsdp-run writes it ({what}); "
+            "run the plan again, or take the file away",
+        ) from error
+    try:
+        write_whole(text, target)
     except OSError as error:
         raise ReportError(
             E.FILE_UNWRITABLE, f"{target} cannot be written: {error.strerror}"
         ) from error
+
+
+def write_whole(text: str, target: Path) -> None:
+    """Writes a file whole or not at all. Raises OSError."""
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")  # a device, which nothing may replace
+        return
+    target = Path(os.path.realpath(target))  # a link stays one
+    handle, scratch = tempfile.mkstemp(dir=target.parent, prefix=".report-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        os.chmod(scratch, 0o644)
+        os.replace(scratch, target)
+    except BaseException:
+        os.unlink(scratch)
+        raise
 
 
 def page(run: Run) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html.parser
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from fsdp_mlir.report.__main__ import main
+from fsdp_mlir.report.page import write_whole
 from fsdp_mlir.report.facts import read_run
 from fsdp_mlir.report.page import MOST_BYTES
 from fsdp_mlir.report.page import page as page_of
@@ -280,12 +282,45 @@ def test_what_is_no_run_is_one_error(
         ([broken], "is not a plan"),
         ([stale], "trace.json cannot be read"),
         ([run_folder, "--trace", tmp_path / "none.json"], "no such trace"),
+        ([run_folder, "--metrics", run_folder / "step.plan"], "has no metrics; give what"),
+        ([run_folder, "--trace", run_folder / "summary.json"], "is no trace of fsdp-run"),
         ([run_folder, "-o", tmp_path / "no" / "where.html"], "cannot be written"),
+        ([stale, "-o", stale / "step.plan"], "is what the report is made of"),
     ):
         assert main([str(argument) for argument in arguments]) == 1
         error = capsys.readouterr().err
         assert message in error and error.count("error:") == 1, error
     assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "trace.json", "summary.json"])
+def test_a_file_of_another_kind_is_one_error(
+    name: str, run_folder: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(run_folder, tmp_path, dirs_exist_ok=True)
+    texts = {"[": "", "[1]": "", "[" * 99_999: ""}
+    if name == "metrics.jsonl":  # of which lines that are cut are left out
+        texts = {text: "wrote" for text in texts}
+    for text, wanted in texts.items():
+        (tmp_path / name).write_text(text)
+        assert main([str(tmp_path)]) == (0 if wanted else 1)
+        said = capsys.readouterr()
+        assert wanted in said.out and (wanted or said.err.count("error:") == 1)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    assert main([str(tmp_path)]) == 1
+    assert f"{name} cannot be read: it is not a regular file" in capsys.readouterr().err
+
+
+def test_a_link_stays_one_and_what_is_no_file_is_not_replaced(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "page.html")
+    write_whole("page", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "page.html").read_text() == "page"
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_whole("page", tmp_path / "pipe")
+    assert os.read(reader, 9) == b"page"
+    os.close(reader)
 
 
 def test_remarks_are_read_as_llvm_writes_them(tmp_path: pathlib.Path) -> None:
