@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from typing import Any, Iterable, Optional
 
@@ -26,9 +27,14 @@ def of_time(microseconds: float) -> str:
     return f"{microseconds / 1e6:.2f} s"
 
 
+def is_number(value: Any) -> bool:
+    """Whether a metric's value is a finite number. What is not finite is null."""
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
 def values(rows: Iterable[dict[str, Any]], key: str) -> list[float]:
-    """What the rows have for `key`, where it is a number."""
-    return [row[key] for row in rows if isinstance(row.get(key), (int, float))]
+    """What the rows have for `key`, where it is a finite number."""
+    return [row[key] for row in rows if is_number(row.get(key))]
 
 
 def median(rows: Iterable[dict[str, Any]], key: str) -> Optional[float]:

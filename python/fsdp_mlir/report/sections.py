@@ -6,7 +6,7 @@ from typing import Any, Iterable, Optional
 
 from .charts import line_chart
 from .facts import Run
-from .figures import median, of_bytes, of_time, values
+from .figures import is_number, median, of_bytes, of_time, values
 from .html import Cell, Markup, folded, joined, left_out, listed, long_table, table, tag
 from .timeline import Timeline
 
@@ -21,10 +21,9 @@ def title(run: Run) -> str:
 def tiles(run: Run, shown: Timeline) -> Markup:
     """What the run came to, in a few figures."""
     found: list[tuple[str, str, str]] = []
-    if losses := values(run.rows, "loss"):
-        found.append(
-            ("loss", f"{losses[-1]:.4f}", f"from {losses[0]:.4f}, {len(losses):,} logged steps")
-        )
+    if logged := [row["loss"] for row in run.rows if "loss" in row]:
+        said = [f"{loss:.4f}" if is_number(loss) else "not finite" for loss in logged]
+        found.append(("loss", said[-1], f"from {said[0]}, {len(logged):,} logged steps"))
     for key in ("tokens_per_s", "samples_per_s"):
         if (rate := median(run.rows, key)) is not None and rate > 0:
             found.append(
@@ -117,7 +116,7 @@ def arena_bytes(run: Run) -> int:
 
 def progress(run: Run) -> Markup:
     def over_steps(key: str) -> list[tuple[float, float]]:
-        return [(r["step"], r[key]) for r in run.rows if isinstance(r.get(key), (int, float))]
+        return [(r["step"], r[key]) for r in run.rows if is_number(r.get(key))]
 
     charts = []
     if losses := over_steps("loss"):

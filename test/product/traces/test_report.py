@@ -216,6 +216,15 @@ def test_a_plan_alone_has_a_page(
     assert [process["step"] for process in page.facts["processes"]] == [0]
 
 
+def test_a_loss_that_is_not_finite_is_said(plans: Plans, tmp_path: pathlib.Path) -> None:
+    """And not hidden behind the last one that was finite."""
+    shutil.copyfile(plans().plan, tmp_path / "step.plan")
+    lines = ({"step": 1, "loss": 2.5}, {"step": 2, "loss": None}, {"step": 2, "eval_loss": None})
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    text = make(tmp_path).text
+    assert "not finite" in text and "from 2.5000, 2 logged steps" in text
+
+
 def test_a_trace_of_another_plan_is_left_out(
     run_folder: pathlib.Path, plans: Plans, tmp_path: pathlib.Path
 ) -> None:
