@@ -14,7 +14,7 @@ from typing import Optional, Sequence
 
 from .driver.stages import StageError, find_tools
 from .driver.flags import make_parser
-from .errors import ArgumentParser
+from .errors import ArgumentParser, exit_with
 
 # What stands for a path, in the help of either program.
 PATHS = ("FILE", "DIR", "PATH", "auto|PATH")
@@ -118,4 +118,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

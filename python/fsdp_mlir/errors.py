@@ -6,10 +6,12 @@ import argparse
 import contextlib
 import contextvars
 import difflib
+import os
 import re
+import signal
 import sys
 import warnings
-from typing import Any, Iterator, NoReturn, Optional, Sequence
+from typing import Any, Callable, Iterator, NoReturn, Optional, Sequence
 
 from .error_kinds import E
 
@@ -49,6 +51,28 @@ class ExportError(Identified, ValueError):
 
 class ExportNote(UserWarning):
     """Something that a user should know of a step, and need not change."""
+
+
+def exit_with(main: Callable[[], int]) -> NoReturn:
+    """Ends the process with the status of a command. What it prints may be read in part, or not be
+    written at all; names may have bytes that are no text."""
+    if sys.stdout is None:  # closed by whoever began this process
+        sys.stdout = open(os.devnull, "w")
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        status = 128 + signal.SIGPIPE
+    except OSError as error:
+        text = identified(E.FILE_UNWRITABLE, f"the output cannot be written: {error.strerror}")
+        print(f"error: {text}", file=sys.stderr)
+        status = 1
+    else:
+        sys.exit(status)
+    # What is left in the buffer has nowhere to go.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
 
 
 _said: contextvars.ContextVar[Optional[set[str]]] = contextvars.ContextVar("said", default=None)

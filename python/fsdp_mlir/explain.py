@@ -6,7 +6,7 @@ import sys
 from typing import Optional, Sequence
 
 from .error_kinds import TEXTS, E
-from .errors import ArgumentParser, identified
+from .errors import ArgumentParser, exit_with, identified
 
 
 def explain(identifier: str) -> str:
@@ -37,4 +37,4 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

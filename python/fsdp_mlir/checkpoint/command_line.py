@@ -11,7 +11,7 @@ from typing import Callable, Optional, Sequence
 
 from ..errors import ArgumentParser, E, ExportError, identified
 from ..driver.progress import data_beside, sample_count
-from .errors import CheckpointError
+from .errors import CheckpointError, Damage
 from .export_safetensors import export_safetensors
 from .export_torch import export_torch
 from .folder import MOST_STEPS
@@ -133,31 +133,28 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> str:
+    """What is to be printed."""
     if args.command == "import":
-        _import(args)
-        return 0
+        return str(_import(args))
     with open_checkpoint(args.path) as checkpoint:
         if args.command == "inspect":
-            text = json.dumps(summary(checkpoint)) if args.json else report(checkpoint)
-            print(text)
-        elif args.command == "verify":
-            lines = damages(checkpoint)
-            for line in lines:
-                print(f"error: {line}", file=sys.stderr)
-            if lines:
-                return 1
-            files = checkpoint.manifest.files
-            count = sum(file.bytes for file in files)
-            print(f"{checkpoint.path} is whole: {len(files)} files, {count} bytes")
-        elif args.command == "export":
-            print(_export(checkpoint, args))
-        else:
-            print(reshard(checkpoint, args.ranks, args.o))
-    return 0
+            return json.dumps(summary(checkpoint)) if args.json else report(checkpoint)
+        if args.command == "export":
+            return str(_export(checkpoint, args))
+        if args.command == "reshard":
+            return str(reshard(checkpoint, args.ranks, args.o))
+        *others, last = damages(checkpoint) or [""]
+        for line in others:
+            print(f"error: {Damage(line)}", file=sys.stderr)
+        if last:
+            raise Damage(last)
+        files = checkpoint.manifest.files
+        count = sum(file.bytes for file in files)
+        return f"{checkpoint.path} is whole: {len(files)} files, {count} bytes"
 
 
-def _import(args: argparse.Namespace) -> None:
+def _import(args: argparse.Namespace) -> Path:
     # torch.distributed takes half a second to import, and most commands do without it.
     from .importing import Choices, Import
     from .sources import open_source, open_weights
@@ -180,7 +177,7 @@ def _import(args: argparse.Namespace) -> None:
     path = work.write(args.o)
     for text in work.notes:
         print(f"note: {text}", file=sys.stderr)
-    print(path)
+    return path
 
 
 def _export(checkpoint: Checkpoint, args: argparse.Namespace) -> Path:
@@ -222,11 +219,19 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """The status of the program."""
     args = _parser().parse_args(arguments)
     try:
-        return _run(args)
+        text = _run(args)
     except (CheckpointError, ExportError) as error:
         reason = str(error)
+    except KeyboardInterrupt:
+        print(f"error: {identified(E.STOPPED, 'interrupted')}", file=sys.stderr)
+        return 130
+    except MemoryError as error:
+        reason = identified(E.OUT_OF_MEMORY, f"{args.path}: {str(error).lower() or 'no memory'}")
     except OSError as error:
         where = error.filename or getattr(args, "o", args.path)
         reason = identified(E.FILE_UNREADABLE, f"{where}: {(error.strerror or str(error)).lower()}")
+    else:
+        print(text)
+        return 0
     print(f"error: {reason}", file=sys.stderr)
     return 1

@@ -19,7 +19,7 @@ def damages(checkpoint: Checkpoint) -> list[str]:
             broken.add(index)
             names = [t.name for t in manifest.tensors if index in {c.file for c in t.chunks}]
             shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")
-            lines.append(str(Damage(f"{damage.message}; it has parts of {shown}")))
+            lines.append(f"{damage.message}; it has parts of {shown}")
     known = [file.header_bytes for file in manifest.files]
     for tensor in manifest.tensors:
         for chunk in tensor.chunks:
@@ -30,14 +30,14 @@ def damages(checkpoint: Checkpoint) -> list[str]:
                 for _ in checkpoint.file(chunk.file).blocks(tensor, chunk):
                     pass
             except Damage as damage:
-                lines.append(str(damage))
+                lines.append(damage.message)
     for file, size in zip(manifest.files, known):
         if size != file.bytes:
             path = checkpoint.path / file.name
-            lines.append(str(Damage(f"{path} has {file.bytes - size} bytes that are no tensor's")))
+            lines.append(f"{path} has {file.bytes - size} bytes that are no tensor's")
     for loader in manifest.loaders:
         try:
             checkpoint.loader_state(loader)
         except Damage as damage:
-            lines.append(str(damage))
+            lines.append(damage.message)
     return lines

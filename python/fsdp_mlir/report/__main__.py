@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
-from ..errors import ArgumentParser, E
+from ..errors import ArgumentParser, E, exit_with
 from . import ReportError, read_run, write_report
 
 
@@ -43,4 +43,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import shutil
+import subprocess
 import sys
 from typing import Any, Iterator
 
@@ -80,6 +81,20 @@ def test_it_is_a_program(copy: pathlib.Path) -> None:
     arguments = [sys.executable, "-m", "fsdp_mlir.checkpoint", "verify", copy]
     done = chain.command(arguments, check=False)
     assert (done.returncode, done.stdout) == (1, "") and "mix.weight" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("checkpoint", "inspect"), ("explain", "FSDP-E0101")])
+def test_an_output_without_room_is_one_error(arguments: tuple[str, str], run: SmallRun) -> None:
+    program, word = arguments
+    command = [sys.executable, "-m", f"fsdp_mlir.{program}", word]
+    if program == "checkpoint":
+        command.append(str(run.checkpoints))
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: the output cannot be written: No space left on device [FSDP-E0005]\n"
+    )
 
 
 def test_numbers_that_json_lacks_are_text(copy: pathlib.Path) -> None:
