@@ -46,11 +46,11 @@ def write_report(run: Run, target: Path) -> None:
 
 
 def write_whole(text: str, target: Path) -> None:
-    """Writes a file whole or not at all. Raises OSError."""
+    """Writes a file whole or not at all. A link leads to a device or a pipe alone, which nothing
+    replaces; any other one is replaced. Raises OSError."""
     if target.exists() and not target.is_file():
-        target.write_text(text, encoding="utf-8")  # a device, which nothing may replace
+        target.write_text(text, encoding="utf-8")
         return
-    target = Path(os.path.realpath(target))  # a link stays one
     handle, scratch = tempfile.mkstemp(dir=target.parent, prefix=".report-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:

@@ -321,10 +321,14 @@ def test_a_file_of_another_kind_is_one_error(
     assert f"{name} cannot be read: it is not a regular file" in capsys.readouterr().err
 
 
-def test_a_link_stays_one_and_what_is_no_file_is_not_replaced(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "page.html")
+def test_no_link_leads_to_another_file_and_what_is_no_file_is_not_replaced(
+    tmp_path: pathlib.Path,
+) -> None:
+    (tmp_path / "precious").write_text("words")
+    (tmp_path / "link").symlink_to(tmp_path / "precious")
     write_whole("page", tmp_path / "link")
-    assert (tmp_path / "link").is_symlink() and (tmp_path / "page.html").read_text() == "page"
+    assert (tmp_path / "link").read_text() == "page"
+    assert (tmp_path / "precious").read_text() == "words"
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     write_whole("page", tmp_path / "pipe")
