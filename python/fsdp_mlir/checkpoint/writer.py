@@ -17,6 +17,9 @@ from .folder import MANIFEST, loader_name, new_checkpoint, shard_name, step_name
 from .manifest import Chunk, File, Loader, Manifest, Run, Tensor, hash_of, hashes_of
 from .manifest_text import write_manifest
 
+# A process may have some hundred files open.
+_MOST_OPEN = 128
+
 
 def cut_rows(shape: Sequence[int], files: int) -> list[Chunk]:
     """Rows of a tensor for each file, as many as FSDP2 gives to each rank: `files` chunks or
@@ -24,7 +27,7 @@ def cut_rows(shape: Sequence[int], files: int) -> list[Chunk]:
     rows, width = (shape[0], int(np.prod(shape[1:]))) if shape else (1, 1)
     each = -(-rows // files)
     chunks = []
-    for file in range(files):
+    for file in range(min(files, -(-rows // each)) if rows else 0):
         begin, end = min(rows, file * each), min(rows, (file + 1) * each)
         if begin < end and width:
             chunks.append(Chunk(file=file, begin=begin * width, length=(end - begin) * width))
@@ -39,15 +42,15 @@ def _laid_out(tensor: Tensor, files: int) -> Tensor:
     return replace(tensor, chunks=chunks)
 
 
-def _file_entries(tensors: Sequence[Tensor], file: int) -> dict[str, Entry]:
-    """What a file's header says. Wide types come first, which keeps every tensor aligned."""
-    entries = {}
+def _entries_of_files(tensors: Sequence[Tensor], files: int) -> list[dict[str, Entry]]:
+    """What each file's header says. Wide types come first, which keeps every tensor aligned."""
+    entries: list[dict[str, Entry]] = [{} for _ in range(files)]
     for tensor in sorted(tensors, key=lambda tensor: -element_bytes(tensor.dtype)):
+        dtype = dtype_row(tensor.dtype).dtype
         for chunk in tensor.chunks:
-            if chunk.file == file:
-                rows = chunk.length * tensor.shape[0] // tensor.count if tensor.shape else 0
-                shape = (rows, *tensor.shape[1:]) if tensor.shape else ()
-                entries[tensor.name] = Entry(dtype_row(tensor.dtype).dtype, shape)
+            rows = chunk.length * tensor.shape[0] // tensor.count if tensor.shape else 0
+            shape = (rows, *tensor.shape[1:]) if tensor.shape else ()
+            entries[chunk.file][tensor.name] = Entry(dtype, shape)
     return entries
 
 
@@ -80,10 +83,11 @@ def write_checkpoint(
         described, finished = [], []
         with contextlib.ExitStack() as stack:
             shards = []
-            for file in range(files):
+            for file, entries in enumerate(_entries_of_files(laid_out, files)):
                 path = folder / shard_name(file)
-                entries = _file_entries(laid_out, file)
                 shards.append(stack.enter_context(TensorFile(path, entries, {"format": "pt"})))
+                if files > _MOST_OPEN:
+                    shards[-1].pause()
             for tensor in laid_out:
                 finished.append(_write(tensor, shards, read))
             for file, shard in enumerate(shards):
@@ -116,5 +120,7 @@ def _write(
         for chunk in tensor.chunks_of(rank):
             part = whole[chunk.begin * size : (chunk.begin + chunk.count) * size]
             shards[chunk.file].write(tensor.name, part)
+            if len(shards) > _MOST_OPEN:
+                shards[chunk.file].pause()
             chunks.append(replace(chunk, hashes=tuple(hashes_of(part))))
     return replace(tensor, chunks=tuple(chunks))

@@ -94,16 +94,28 @@ class TensorFile:
         for name, entry in entries.items():
             self._begins[name] = self.bytes
             self.bytes += entry.bytes
+        self._path = path
         self._file = make_file(path)
         self._file.write(self.header)
 
     def write(self, name: str, data: np.ndarray, begin: int = 0) -> None:
         """Writes `data`, bytes, as the tensor's from its byte `begin` on."""
+        self._open()
         self._file.seek(self._begins[name] + begin)
         self._file.write(data.data)
 
+    def pause(self) -> None:
+        """Closes the file until more is written. A process may have some hundred open."""
+        self._file.close()
+
+    def _open(self) -> None:
+        if self._file.closed:
+            flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.fdopen(os.open(self._path, flags), "wb")
+
     def close(self) -> None:
         """Brings the file to the disk."""
+        self._open()
         self._file.truncate(self.bytes)
         self._file.flush()
         os.fsync(self._file.fileno())

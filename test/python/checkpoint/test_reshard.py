@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import resource
 import shutil
 
 import pytest
@@ -51,6 +53,19 @@ def test_a_run_goes_on_from_a_resharded_one(
     assert resumed.losses == run.result.losses[10:]
     for name, value in run.result.weights.items():
         assert torch.equal(resumed.weights[name], value), name
+
+
+def test_there_may_be_more_files_than_a_process_may_open(
+    run: SmallRun, tmp_path: pathlib.Path
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    open_now = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + 150, before[1]))
+    try:
+        assert command("reshard", run.at(10), "--ranks", 300, "-o", tmp_path)[0] == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert contents(tmp_path / "step-00000010") == contents(run.at(10))
 
 
 @pytest.mark.provokes("FSDP-E0904")
