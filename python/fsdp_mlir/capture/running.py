@@ -72,6 +72,8 @@ class RunStep(torch.nn.Module):
                 if tensor is not None and id(tensor) not in self._targets:
                     self._register(tensor, names)
         self._kept = tuple(names.kept.values())
+        self._found: list[tuple[bool, Any]] = []  # in their places, before and after forward
+        self._left: list[Any] = []
         for number in self._kept:
             self._register(number.tensor, names)
 
@@ -86,6 +88,7 @@ class RunStep(torch.nn.Module):
             self.register_buffer(target, without_gaps(tensor))
 
     def forward(self, *batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.put_numbers_back()
         self.begin()
         with contextlib.ExitStack() as stack:
             stack.enter_context(fx_traceback.preserve_node_meta())
@@ -155,18 +158,38 @@ class RunStep(torch.nn.Module):
 
     @contextlib.contextmanager
     def _own_numbers(self) -> Iterator[None]:
-        """What this module has now in the places of the numbers that the step keeps."""
-        before = [(number.place.is_set, number.place.read()) for number in self._kept]
+        """What this module has now in the places of the numbers that the step keeps, until
+        `put_numbers_back`: the code of a backward pass reads what forward has left."""
+        self._found = [(number.place.is_set, number.place.read()) for number in self._kept]
         own = [getattr(self, self._targets[id(number.tensor)]) for number in self._kept]
         for number, buffer in zip(self._kept, own):
             number.give(buffer)
-        try:
-            yield
-            for number, buffer in zip(self._kept, own):
-                number.take_over(buffer)
-        finally:
-            for number, (is_set, value) in zip(self._kept, before):
-                number.place.put(value, is_set)
+        yield
+        for number, buffer in zip(self._kept, own):
+            number.take_over(buffer)
+        self._left = [number.place.read() for number in self._kept]
+
+    def put_numbers_back(self) -> None:
+        """Leaves the numbers that the step keeps as they were in front of it.
+
+        Raises:
+            ExportError: a backward pass has changed one, which the plan would lose.
+        """
+        found, left = self._found, self._left
+        self._found, self._left = [], []
+        changed = [
+            number.place.name
+            for number, value in zip(self._kept, left)
+            if number.place.read() is not value
+        ]
+        for number, (is_set, value) in zip(self._kept, found):
+            number.place.put(value, is_set)
+        if changed:
+            raise ExportError(
+                E.PYTHON_STATE,
+                f"a backward pass changes {', '.join(changed)}, a number that the step keeps in "
+                "Python and computes with; change it in forward, or make it a buffer",
+            )
 
     def _take_over(self, replaced: dict[str, tuple[str, Any]]) -> None:
         """Makes what a run has put in the places of buffers, by target, their values."""
@@ -206,20 +229,27 @@ def run_and_differentiate(
         ExportError: the step is another one each time that it runs.
         NumbersKept: it is so by numbers that it keeps.
     """
+
+    def run() -> fx.GraphModule:
+        try:
+            return differentiate(step, batch)
+        finally:
+            step.put_numbers_back()
+
     before = _generators()
     # Differentiating runs it more than once: each time from where a first step begins.
     step.begin = state.restore
     try:
-        first = differentiate(step, batch)
+        first = run()
     except BuffersReplaced:  # known from now on
-        first = differentiate(step, batch)
+        first = run()
     changed, numbers = state.changed(), state.numbers()
     state.settle_numbers()
     state.keep_known()
     step.begin, step.frozen = PythonState(step._loss).restore, step.left_frozen
-    second = differentiate(step, batch)
+    second = run()
     if _generators() != before:
-        where = _where_drawn(lambda: differentiate(step, batch))
+        where = _where_drawn(run)
         raise ExportError(
             E.PYTHON_STATE,
             f"{where + ': ' if where else ''}the step draws random numbers from Python or NumPy, of "

@@ -132,6 +132,26 @@ def counts_in_a_dict(m: Counts, y: Tensor) -> Tensor:
     return y
 
 
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, m: Counts) -> Tensor:
+        ctx.model = m
+        return y.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        return g * ctx.model.weights[ctx.model.steps], None  # here
+
+
+def looks_up_in_backward(m: Counts, y: Tensor) -> Tensor:
+    return Scale.apply(y, m)
+
+
+def changes_a_gradient(m: Counts, y: Tensor) -> Tensor:
+    y.register_hook(lambda g: g * m.weights[m.steps])  # here
+    return y
+
+
 DECISIONS = (
     looks_for_a_milestone,
     is_in_a_set,
@@ -148,12 +168,15 @@ DECISIONS = (
     enters_a_phase,
     keeps_an_answer,
     looks_up,
+    looks_up_in_backward,
+    changes_a_gradient,
     loops,
     rounds,
 )
 
 
 def line_of(function: Callable) -> str:
+    function = Scale.backward if function is looks_up_in_backward else function
     lines, first = inspect.getsourcelines(function)
     (offset,) = [number for number, line in enumerate(lines) if "# here" in line]
     return f"test_late_decisions.py:{first + offset}: "
