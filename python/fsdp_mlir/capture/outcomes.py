@@ -34,6 +34,7 @@ class Outcome(TorchDispatchMode):
         lines: by digest, the user's line of each operator that ran, in their order.
         held: digests of all that memory has held.
         codes: the user's code that called the operators.
+        namespaces: the libraries that the operators are of.
 
     Args:
         states: the step's parameters, buffers and inputs, by name.
@@ -46,6 +47,7 @@ class Outcome(TorchDispatchMode):
         self.lines: dict[int, str] = {}
         self.held: set[int] = set()
         self.codes: set[CodeType] = set()
+        self.namespaces: set[str] = set()
         self._watch = watch
         self._number = number
         self._contents: dict[int, _Content] = {}
@@ -56,6 +58,7 @@ class Outcome(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        self.namespaces.add(func.namespace)
         if func is torch.ops.aten._local_scalar_dense.default:
             return in_place_of(args[0], self._number)
         result = func(*args, **kwargs)

@@ -16,6 +16,7 @@ from exporting import assert_same_as_eager, classify, export
 from torch import Tensor, nn
 
 from fsdp_mlir import ExportError
+from fsdp_mlir.capture import trials
 from fsdp_mlir.errors import ExportNote
 from fsdp_mlir.export import export_step
 
@@ -292,6 +293,23 @@ def test_what_nothing_depends_on_stays_a_warning(
     assert any("changes Python state of" in text for text in exported.warnings)
     assert not PATHS[-1].exists() and LOGGED == []
     assert "step 1" not in capsys.readouterr().out
+
+
+def test_steps_that_make_the_same_calls_are_computed_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[Any] = []
+
+    def noted(*given: Any) -> Any:
+        computed.append(given)
+        return gradients(*given)
+
+    gradients = trials._gradients
+    monkeypatch.setattr(trials, "_gradients", noted)
+    with pytest.warns(UserWarning, match="changes Python state of"):
+        export_step(classify(Counts(logs, at=1000)), tmp_path / "step.pt")
+    # Two steps that log nothing, and two of which one logs, the first or the second.
+    assert len(computed) <= 2 * 3
 
 
 def divides(m: Counts, y: Tensor) -> Tensor:

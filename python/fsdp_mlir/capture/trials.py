@@ -1,0 +1,168 @@
+"""Steps that are tried on tensors without values, each time from what Python has now."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+
+from .explain import called_with, without_values
+from .outcomes import Outcome
+from .python_state import PythonState
+from .reached import Place
+from .replay import NoOperators, OtherCall, Recording, Replay
+from .value_checks import passed_checks
+from .watched_numbers import Site, Watch, plain, watched, watching
+
+Number = tuple[Place, Any, Any]
+# So many ways through two steps are recorded.
+_MOST_RECORDED = 8
+
+
+@dataclasses.dataclass
+class Trial:
+    """Steps that were tried, one after the other.
+
+    Attributes:
+        watch: what was seen of watched numbers.
+        results: what each step has computed, as digests; fewer than asked for where one raised.
+        outcomes: of each step.
+        computes_with: the watched numbers in what was computed.
+        left: of each step, the numbers that it has changed.
+        written: of the step that raised, what its states held then.
+    """
+
+    watch: Watch
+    results: list[Any] = dataclasses.field(default_factory=list)
+    outcomes: list[Outcome] = dataclasses.field(default_factory=list)
+    computes_with: frozenset[str] = frozenset()
+    left: list[list[Number]] = dataclasses.field(default_factory=list)
+    written: frozenset[int] = frozenset()
+
+    def values(self, step: int) -> dict[Any, Any]:
+        """The numbers that a step has left, by identity of their places."""
+        return {place.identity: now for place, _, now in self.left[step]}
+
+    def computes_as(self, known: Trial) -> bool:
+        """Whether each step computes what it does in `known`, as far as it comes."""
+        came = len(self.results)
+        if self.results != known.results[:came]:
+            return False
+        return came == len(known.results) or self.written <= known.outcomes[came].held
+
+
+class Trials:
+    """Runs the steps of a loss. Where Python makes the calls of an earlier trial again, what these
+    give is not computed again."""
+
+    def __init__(self, loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> None:
+        self._loss, self._inputs = loss, inputs
+        self._state = PythonState(loss)
+        self._recorded: list[list[Recording]] = []
+
+    def run(
+        self,
+        places: Sequence[Place] = (),
+        turned: frozenset[Site] = frozenset(),
+        known: Optional[Trial] = None,
+        larger: Any = 0,
+    ) -> Trial:
+        """Two steps in which the numbers at `places` are watched.
+
+        Args:
+            turned: the sites of decisions that fall the other way.
+            known: another trial; where a step leaves other numbers than it, they are watched too.
+            larger: what is added to the numbers in front of the first step.
+        """
+        numbers = places, known, larger
+        for recorded in self._recorded:
+            trial, again = Trial(Watch(turned)), iter(recorded)
+            if self._take(trial, numbers, lambda step: self._replay(trial, next(again))):
+                return trial
+        trial, new = Trial(Watch(turned)), []
+        ended = self._take(trial, numbers, lambda step: self._compute(trial, step, new))
+        is_whole = ended and all(recording.is_whole for recording in new)
+        if is_whole and len(self._recorded) < _MOST_RECORDED:
+            self._recorded.append(new)
+        return trial
+
+    def listed_numbers(self) -> set[int]:
+        """The numbers of Python's containers among which a step may look for one."""
+        return self._state.listed_numbers()
+
+    def _take(
+        self,
+        trial: Trial,
+        numbers: tuple[Sequence[Place], Optional[Trial], Any],
+        take: Callable[[int], None],
+    ) -> bool:
+        """Takes both steps; whether they have come to their ends."""
+        places, known, larger = numbers
+        try:
+            for step in (0, 1):
+                for place in (*places, *(self._others(trial, known) if step else ())):
+                    value = plain(place.read()) + (0 if step else larger)
+                    place.put(watched(value, frozenset({place.name})))
+                take(step)
+                changed = [*self._state.numbers(), *self._state.members()]
+                trial.left.append([(place, before, plain(now)) for place, before, now in changed])
+            return True
+        except (Exception, SystemExit, OtherCall):
+            return False  # of other values, which may be wrong in this code
+        finally:
+            self._state.restore()
+
+    def _others(self, trial: Trial, known: Optional[Trial]) -> list[Place]:
+        before = known.values(0) if known is not None else trial.values(0)
+        return [p for p, _, now in trial.left[0] if before.get(p.identity) != now]
+
+    def _compute(self, trial: Trial, step: int, recorded: list[Recording]) -> None:
+        mode, states, batch = without_values(self._loss, self._inputs)
+        named = {**states, **{f"input {n}": t for n, t in enumerate(batch)}}
+        outcome = Outcome(named, trial.watch, step + 0.5)
+        recording = Recording(mode, states, batch, outcome)
+        recorded.append(recording)
+        trial.outcomes.append(outcome)
+        with mode, enable_python_dispatcher(), passed_checks(), outcome:
+            try:
+                with recording, watching(trial.watch):
+                    value, metrics = called_with(self._loss, states, batch)
+            except BaseException:
+                trial.written = outcome.contents(states.values())
+                raise
+            with watching(trial.watch):
+                gradients = _gradients(value, states)
+        tensors = [value, *metrics.values(), *states.values(), *gradients]
+        tensors = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
+        trainable = tuple(name for name, tensor in states.items() if tensor.requires_grad)
+        result = outcome.digests(tensors), trainable
+        recording.end(value, metrics, result)
+        trial.results.append(result)
+        trial.computes_with |= outcome.numbers(tensors)
+
+    def _replay(self, trial: Trial, recording: Recording) -> None:
+        replay = Replay(recording, trial.watch)
+        with (
+            recording.mode,
+            enable_python_dispatcher(),
+            passed_checks(),
+            NoOperators(replay),
+            replay,
+            watching(trial.watch),
+        ):
+            value, metrics = called_with(self._loss, dict(recording.states), recording.batch)
+        replay.end(value, metrics)
+        trial.outcomes.append(recording.outcome)
+        trial.results.append(recording.result)
+
+
+def _gradients(loss: Any, states: Mapping[str, torch.Tensor]) -> tuple[Any, ...]:
+    trainable = [tensor for tensor in states.values() if tensor.requires_grad]
+    if not isinstance(loss, torch.Tensor) or not loss.requires_grad or not trainable:
+        return ()
+    with contextlib.suppress(Exception):  # of operators that want values
+        return torch.autograd.grad(loss, trainable, allow_unused=True)
+    return ()
