@@ -267,6 +267,14 @@ def _rule(
                 f"looks at the whole of {follower.fqns[number]}, which has no dimension; give it "
                 "to another optimizer"
             )
+        for former in rule.formers:
+            follower.fail(
+                f"looks at the whole of {follower.fqns[number]}, and keeps a number in "
+                f"{described(former.name)} that follows from every step before: a rank computes some "
+                "of the parameters, and has no such numbers; compute it from the count of steps where "
+                "it is read",
+                f'"{entry_of_state(former.name) or former.name}"',
+            )
     return rule
 
 

@@ -15,6 +15,8 @@ from .numbers import Number
 from .pairs import complex_numbers
 from .trace import Trace
 
+_DRAWS = {"normal", "normal_", "uniform_", "bernoulli_", "exponential_", "log_normal_", "cauchy_"}
+
 
 class Functions(TorchFunctionMode):
     """Calls whose arguments PyTorch would ask for their values before they are dispatched."""
@@ -31,6 +33,8 @@ class Functions(TorchFunctionMode):
             return self.trace.make((), (), dtype, self.trace.pool.round(args[0].value, dtype))
         if name.startswith("_fused_") and any(isinstance(v, Number) for v in kwargs.values()):
             return self.trace.call(getattr(torch.ops.aten, name).default, args, kwargs)
+        if name in _DRAWS and any(isinstance(v, Number) for v in (*args, *kwargs.values())):
+            self.trace.fail(f"draws random numbers ({name}), which a plan's update does not")
         result = func(*args, **kwargs)
         # item() gives what it was, in PyTorch's own class.
         return result.node.number if type(result) is torch.SymFloat else result
@@ -42,6 +46,7 @@ def following(trace: Trace) -> Iterator[None]:
 
     def replaced(function: Callable[..., Any], op: str) -> Callable[..., Any]:
         def compute(*args: Any) -> Any:
+            args = tuple(arg.item() if isinstance(arg, torch.Tensor) else arg for arg in args)
             if not any(isinstance(arg, Number) for arg in args):
                 return function(*args)
             if op == "log" and len(args) == 2:  # of a base, as Python computes it

@@ -109,7 +109,8 @@ class _Node:
 
     def guard_float(self, file: str, line: int) -> NoReturn:
         self.number.trace.fail(
-            "needs the value of a number that changes between steps; compute with it as it is"
+            "needs the value of a number that changes between steps, as float(), int() and range() do; "
+            "compute with it as it is, which is a float"
         )
 
     guard_int = guard_float

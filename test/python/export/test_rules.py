@@ -329,6 +329,20 @@ def keeps_a_norm(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> N
     p.sub_(p.grad / state["norm"])
 
 
+def keeps_a_product(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    state["product"] = state.get("product", 1.0) * 0.9
+    p.sub_(p.grad.reshape(2, 3).t().reshape(6), alpha=state["product"])
+
+
+def draws_by_a_rate(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    p.sub_(torch.empty_like(p).normal_(std=group["lr"]))
+
+
+def roots_of_sums(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    group["norm"] = math.sqrt(p.grad.square().sum())
+    p.sub_(p.grad)
+
+
 @pytest.mark.provokes("FSDP-E0224")
 @pytest.mark.parametrize(
     "update, message",
@@ -369,6 +383,12 @@ def keeps_a_norm(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> N
             sums_over_all,
             "branches on a number that follows from several .* a plan updates each para",
         ),
+        (draws_by_a_rate, r": the step of Own draws random numbers \(normal_\)"),
+        (
+            keeps_a_product,
+            "whole of a, and keeps a number in its state 'product' that follows from",
+        ),
+        (roots_of_sums, "keeps in 'norm' of its parameter groups a number that follows"),
         (keeps_a_norm, ": the step of Own keeps in its state 'norm' a Python number that follows"),
         (begins_late, ": the step of Own begins to count in its state 'step' at another number"),
     ],
