@@ -21,12 +21,6 @@ static plan::LoadedPlan readOwnPlan(const std::string &path) {
   return loaded;
 }
 
-static void checkArguments(const plan::PlanT &plan, const RunOptions &run,
-                           const JoinOptions &join) {
-  checkFlags(plan, {transportFlag("comm=", join.transport),
-                    {"cuda_graph=True", run.graph, plan::DeviceKind::Cuda}});
-}
-
 /// A stream of random numbers from the first step on is in no checkpoint.
 static void requireNoStream(const RunOptions &run, const std::string &what) {
   if (run.sequentialRandom)
@@ -42,6 +36,26 @@ static std::string agreementOf(const RunOptions &run, const JoinOptions &join) {
   return agreementOf(run) + " comm=" + std::to_string(int(join.transport));
 }
 
+static JoinedRanks joinRanks(const plan::LoadedPlan &loaded,
+                             const RunOptions &run, const JoinOptions &join) {
+  checkFlags(*loaded.plan,
+             {transportFlag("comm=", join.transport),
+              {"cuda_graph=True", run.graph, plan::DeviceKind::Cuda}});
+  return joinRanks(loaded, join, agreementOf(run, join));
+}
+
+/// Nobody waits for a rank that cannot.
+static OpenedBackend openBackend(const plan::PlanT &plan,
+                                 const JoinedRanks &joined) {
+  Communicator &ranks = *joined.connection.communicator;
+  try {
+    return openBackend(plan, ranks, {}, joined.transports, joined.place);
+  } catch (...) {
+    ranks.abort(describeCurrentError().message);
+    throw;
+  }
+}
+
 static const plan::ProgramT &programOf(const plan::PlanT &plan,
                                        const char *name) {
   return *plan.programs.at(plan::findProgram(plan, name));
@@ -50,9 +64,8 @@ static const plan::ProgramT &programOf(const plan::PlanT &plan,
 Session::Session(const std::string &planPath, RunOptions run,
                  const JoinOptions &join)
     : loaded(readOwnPlan(planPath)), options(std::move(run)),
-      joined((checkArguments(plan(), options, join),
-              joinRanks(loaded, join, agreementOf(options, join)))),
-      opened(openBackend(plan(), ranks(), {}, joined.transports, joined.place)),
+      joined(joinRanks(loaded, options, join)),
+      opened(openBackend(plan(), joined)),
       stepNames(plan::namesOfStep(
           plan(), plan::findProgram(plan(), plan::stepProgramName))),
       stepLosses(plan::lossesOfStep(

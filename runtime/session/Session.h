@@ -2,7 +2,6 @@
 #define FSDP_RUNTIME_SESSION_SESSION_H
 
 #include "Error.h"
-#include "comm/ConnectRanks.h"
 #include "plan/PlanFile.h"
 #include "session/FedInputs.h"
 #include "session/JoinRanks.h"
