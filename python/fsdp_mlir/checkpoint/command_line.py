@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -215,6 +217,16 @@ def _export(checkpoint: Checkpoint, args: argparse.Namespace) -> Path:
     return args.o
 
 
+def _kind(error: OSError, out: Optional[Path]) -> E:
+    """Whether something could not be read, or the output not be written."""
+    if error.filename is None:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        return E.FILE_UNWRITABLE if is_full else E.FILE_UNREADABLE
+    name, wanted = os.path.abspath(error.filename), os.path.abspath(out or "")
+    is_output = out is not None and (name.startswith(wanted) or wanted.startswith(name))
+    return E.FILE_UNWRITABLE if is_output else E.FILE_UNREADABLE
+
+
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """The status of the program."""
     args = _parser().parse_args(arguments)
@@ -229,7 +241,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         reason = identified(E.OUT_OF_MEMORY, f"{args.path}: {str(error).lower() or 'no memory'}")
     except OSError as error:
         where = error.filename or getattr(args, "o", args.path)
-        reason = identified(E.FILE_UNREADABLE, f"{where}: {(error.strerror or str(error)).lower()}")
+        what = f"{where}: {(error.strerror or str(error)).lower()}"
+        reason = identified(_kind(error, getattr(args, "o", None)), what)
     else:
         print(text)
         return 0

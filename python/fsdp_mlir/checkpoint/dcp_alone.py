@@ -13,9 +13,9 @@ from .errors import E, CheckpointError
 
 
 @contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
+def alone(path: Path, kind: E = E.IMPORT_SOURCE) -> Iterator[None]:
     """Inside it, where the folder `path` is read or written, an error is the one that happened, and
-    that there are no ranks is not said.
+    that there are no ranks is not said. `kind` is that of an error of PyTorch's own.
 
     Raises:
         CheckpointError, OSError: for those reasons.
@@ -30,5 +30,5 @@ def alone(path: Path) -> Iterator[None]:
                 raise error from None
             text = " ".join(str(error).split()) or type(error).__name__
             raise CheckpointError(
-                E.IMPORT_SOURCE, f"torch.distributed.checkpoint fails at {path}: {text}"
+                kind, f"torch.distributed.checkpoint fails at {path}: {text}"
             ) from failure

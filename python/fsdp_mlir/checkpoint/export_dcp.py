@@ -12,6 +12,7 @@ from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 from torch.distributed.checkpoint.planner import WriteItem
 
 from .dcp_alone import alone
+from .errors import E
 from .folder import unfinished
 from .pytorch_form import Skeleton
 
@@ -48,7 +49,7 @@ def export_dcp(skeleton: Skeleton, state: dict[str, Any], target: Path) -> None:
         # No copy ahead: one tensor after the other.
         writer = dcp.FileSystemWriter(partial, thread_count=1, per_thread_copy_ahead=0)
         planner = _Planner(skeleton)
-        with alone(target):
+        with alone(target, E.FILE_UNWRITABLE):
             dcp.save(state, storage_writer=writer, planner=planner, no_dist=True)
 
 

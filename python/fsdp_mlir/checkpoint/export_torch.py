@@ -32,7 +32,9 @@ def export_torch(skeleton: Skeleton, state: dict[str, Any], target: Path) -> Non
                 torch.save(_mapped(emptied, state), partial)
         except RuntimeError as error:  # of a stream that cannot be written
             text = " ".join(str(error).split())
-            raise CheckpointError(E.EXPORT_FORM, f"{target} cannot be written: {text}") from error
+            raise CheckpointError(
+                E.FILE_UNWRITABLE, f"{target} cannot be written: {text}"
+            ) from error
         # A mapped file without room for it would end the process.
         with open(partial, "rb+") as file:
             os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
