@@ -12,7 +12,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import torch
 
-from .archive.container import build_archive
+from .archive.container import FORMAT_VERSION, build_archive
 from .capture.changed_parameters import FrozenParametersChanged
 from .capture.context import without_pytorchs_log
 from .capture.kept_numbers import KeptNumber, NumbersKept
@@ -106,7 +106,7 @@ def _export(
             _check_outputs(program, step)
     metadata = {
         "format": "fsdp-mlir",
-        "format_version": 7,
+        "format_version": FORMAT_VERSION,
         "torch_version": torch.__version__.partition("+")[0],
         "source": os.path.basename(source),
         "programs": {name: writer.description for name, writer in writers.items()},

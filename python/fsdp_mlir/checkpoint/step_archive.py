@@ -7,6 +7,7 @@ from typing import Any, Iterator, Mapping, Optional
 
 import torch
 
+from ..archive.container import FORMAT_VERSION
 from ..driver.progress import archive_metadata, length_of
 from ..rules.schedule import set_number
 from ..rules.step_numbers import numbers_after
@@ -32,6 +33,13 @@ class Step:
             raise CheckpointError(
                 E.ARCHIVE_DAMAGED,
                 f"{path} {what}; give the STEP.pt that python -m fsdp_mlir.export wrote",
+            )
+        version = self.metadata.get("format_version")
+        if version != FORMAT_VERSION:
+            raise CheckpointError(
+                E.ARCHIVE_VERSION,
+                f"{path} has format version {version}, this program reads version "
+                f"{FORMAT_VERSION}; export the step again",
             )
 
     @property

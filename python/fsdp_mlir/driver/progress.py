@@ -7,6 +7,7 @@ import math
 import sys
 import time
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, TextIO
@@ -55,8 +56,10 @@ def archive_metadata(archive: Path) -> dict[str, Any]:
         with open_regular(archive) as file, zipfile.ZipFile(file) as records:
             for name in records.namelist():
                 if name.endswith("/extra/fsdp.json"):
-                    return json.loads(records.read(name))
-    except (OSError, ValueError, zipfile.BadZipFile):
+                    found = parse_json(records.read(name))
+                    return found if isinstance(found, dict) else {}
+    # What zipfile raises for one that is damaged or has another's features.
+    except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error):
         pass
     return {}
 

@@ -7,6 +7,7 @@ import copy
 import os
 import pathlib
 import pickle
+import zipfile
 from typing import Any
 
 import pytest
@@ -311,6 +312,15 @@ def test_a_damaged_folder_of_pytorchs_is_refused(
     (source / ".metadata").write_bytes(pickle.dumps(described))
     assert "has not all of app.model.embedding.weight" in refusal("import", source, *flags)
     assert not list(tmp_path.glob("run/step*"))
+
+
+def test_an_archive_of_another_version_is_refused(run: SmallRun, tmp_path: pathlib.Path) -> None:
+    """Whose fields may be others."""
+    with zipfile.ZipFile(tmp_path / "step.pt", "w") as archive:
+        archive.writestr("step/extra/fsdp.json", '{"optimizer": {}, "format_version": 1}')
+    flags = ("--to", "torch", "--archive", tmp_path / "step.pt", "-o", tmp_path / "out")
+    line = refusal("export", run.at(10), *flags)
+    assert "step.pt has format version 1, this program reads version 7" in line
 
 
 @pytest.mark.parametrize("kind", ["torch", "dcp", "safetensors"])
