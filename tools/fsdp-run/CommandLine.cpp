@@ -78,7 +78,7 @@ std::optional<int> parseCommandLine(int argc, char **argv,
     }
     if (!result.doctor && result.plan.empty())
       throw CLI::RequiredError("plan");
-    checkRunFlags(result.run);
+    checkRunFlags(result.run, result.plan);
   } catch (const Error &error) {
     printError(error.what(), error.kind);
     return 2;
@@ -100,6 +100,10 @@ std::optional<int> parseCommandLine(int argc, char **argv,
     std::string text = mistake.what();
     if (!text.empty())
       text[0] = static_cast<char>(std::tolower(text[0]));
+    // As the library says it, of a flag that is given twice.
+    const std::string twice = ": At Most 1 required but received";
+    if (size_t at = text.find(twice); at != std::string::npos)
+      text = text.substr(0, at) + " is given more than once";
     bool disagrees = dynamic_cast<const CLI::ExcludesError *>(&mistake) ||
                      dynamic_cast<const CLI::RequiresError *>(&mistake);
     printError(text + "; see fsdp-run --help",

@@ -25,8 +25,8 @@ inline constexpr const char *reads = "What a run reads",
 void addRunFlags(CLI::App &app, RunOptions &run);
 void addLaunchFlags(CLI::App &app, LaunchOptions &launch);
 
-/// What no flag by itself is wrong in. Throws CLI::ValidationError.
-void checkRunFlags(const RunOptions &run);
+/// What no flag by itself is wrong in. Throws Error or CLI::ValidationError.
+void checkRunFlags(const RunOptions &run, const std::string &plan);
 
 } // namespace fsdp
 

@@ -3,6 +3,8 @@
 #include "FlagValidators.h"
 #include "Flags.h"
 
+#include <filesystem>
+
 namespace fsdp {
 
 static void addInputFlags(CLI::App &app, RunOptions &run) {
@@ -10,6 +12,7 @@ static void addInputFlags(CLI::App &app, RunOptions &run) {
                  "parameters, buffers and repeated inputs: a safetensors "
                  "file, an index of several, or a folder of them; each rank "
                  "reads its part")
+      ->check(notEmpty())
       ->type_name("FILE")
       ->group(heading::reads);
   app.add_flag("--weights-from-rank0", run.weightsFromRank0,
@@ -18,6 +21,7 @@ static void addInputFlags(CLI::App &app, RunOptions &run) {
   app.add_option("--data", run.data,
                  "training samples: a safetensors file, a folder of them, or a "
                  "description of files (docs/data.md)")
+      ->check(notEmpty())
       ->type_name("FILE")
       ->group(heading::reads);
   app.add_option("--data-command", run.dataCommand,
@@ -34,6 +38,7 @@ static void addInputFlags(CLI::App &app, RunOptions &run) {
       ->group(heading::reads);
   app.add_option("--eval-data", run.evalData,
                  "samples for the plan's evaluation")
+      ->check(notEmpty())
       ->type_name("FILE")
       ->group(heading::reads);
   app.add_option("--eval-data-command", run.evalDataCommand,
@@ -46,10 +51,12 @@ static void addInputFlags(CLI::App &app, RunOptions &run) {
 static void addOutputFlags(CLI::App &app, RunOptions &run) {
   app.add_option("--save", run.save,
                  "write the trained weights under their state_dict() names")
+      ->check(notEmpty())
       ->type_name("FILE")
       ->group(heading::writes);
   app.add_option("--metrics", run.metrics,
                  "write a JSON line per logged step (docs/metrics.md)")
+      ->check(notEmpty())
       ->type_name("FILE")
       ->group(heading::writes);
   app.add_option("--tensorboard", run.tensorboard,
@@ -60,10 +67,12 @@ static void addOutputFlags(CLI::App &app, RunOptions &run) {
   app.add_option("--eval-outputs", run.evalOutputs,
                  "write what the evaluation gives for each sample "
                  "(docs/data.md), a row for each, as safetensors")
+      ->check(notEmpty())
       ->type_name("FILE")
       ->group(heading::writes);
   app.add_option("--summary", run.summary,
                  "write counts, bytes and memory of the run as JSON")
+      ->check(notEmpty())
       ->type_name("FILE")
       ->group(heading::writes);
 
@@ -222,7 +231,47 @@ static void addCheckpointFlags(CLI::App &app, CheckpointOptions &options) {
 }
 
 /// What no flag alone can be blamed for.
-void checkRunFlags(const RunOptions &run) {
+/// Whether two paths are one file, which need not be there yet. Devices are
+/// nobody's file: several flags may name /dev/null.
+static bool isOneFile(const std::string &one, const std::string &other) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (one.empty() || other.empty() ||
+      (fs::exists(one, ignored) && !fs::is_regular_file(one, ignored)))
+    return false;
+  return fs::weakly_canonical(fs::absolute(one), ignored) ==
+         fs::weakly_canonical(fs::absolute(other), ignored);
+}
+
+/// Throws Error where a file would be written that another flag reads or
+/// writes. Weights alone may be saved where they were read.
+static void checkFiles(const RunOptions &run, const std::string &plan) {
+  using Named = std::pair<const char *, std::string>;
+  const Named read[] = {{"the plan", plan},
+                        {"--weights", run.weights},
+                        {"--data", run.data},
+                        {"--eval-data", run.evalData}};
+  const Named written[] = {{"--save", run.save},
+                           {"--metrics", run.metrics},
+                           {"--trace", run.trace},
+                           {"--summary", run.summary},
+                           {"--eval-outputs", run.evalOutputs}};
+  for (const auto &[flag, file] : written) {
+    for (const auto &[other, input] : read)
+      if (isOneFile(file, input) && (file != run.save || input != run.weights))
+        throw Error(E::FlagsDisagree, std::string(flag) + " " + file +
+                                          " would write over " + other +
+                                          "; name another file");
+    for (const auto &[other, output] : written)
+      if (std::string(other) != flag && isOneFile(file, output))
+        throw Error(E::FlagsDisagree, std::string(flag) + " and " + other +
+                                          " both write " + file +
+                                          "; name another file");
+  }
+}
+
+void checkRunFlags(const RunOptions &run, const std::string &plan) {
+  checkFiles(run, plan);
   const CheckpointOptions &options = run.checkpoints;
   if (options.resume == "auto" && options.folder.empty())
     throw CLI::ValidationError("--resume auto",
@@ -258,6 +307,7 @@ static void addTraceFlags(CLI::App &app, RunOptions &run) {
                      "write when each command of some steps ran on all ranks, "
                      "and what was predicted, for ui.perfetto.dev "
                      "(docs/tracing.md)")
+          ->check(notEmpty())
           ->type_name("FILE")
           ->group(heading::writes);
   app.add_option_function<std::string>(
