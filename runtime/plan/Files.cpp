@@ -71,8 +71,28 @@ static bool writeAll(int file, const std::string &bytes) {
   return true;
 }
 
+/// Whether something is there that is no regular file, such as a device or a
+/// pipe: renaming would put a file in its place.
+static bool isNoFile(const std::string &path) {
+  struct stat status;
+  return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) &&
+         !S_ISDIR(status.st_mode);
+}
+
+static void writeInPlace(const std::string &bytes, const std::string &path) {
+  int file = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  bool written = file >= 0 && writeAll(file, bytes);
+  std::string reason = problem();
+  if (file >= 0)
+    close(file);
+  if (!written)
+    throw Error(E::FileUnwritable, "cannot write '" + path + "': " + reason);
+}
+
 void writeFileAtomically(const std::string &bytes, const std::string &path,
                          Durability durability) {
+  if (isNoFile(path))
+    return writeInPlace(bytes, path);
   std::string temporary = path + ".tmp" + std::to_string(getpid());
   // A process of this number may have died here.
   unlink(temporary.c_str());

@@ -26,11 +26,23 @@ static void checkWritable(const std::string &file) {
                     "; name a file in a folder that is there");
 }
 
+/// Of tensors, which are written in any order and then renamed.
+static void checkRegular(const std::string &file) {
+  std::error_code ignored;
+  if (std::filesystem::exists(file, ignored) &&
+      !std::filesystem::is_regular_file(file, ignored))
+    throw Error(E::FileUnwritable,
+                "cannot write " + file +
+                    ": it is no regular file; name another one");
+}
+
 void checkOutputs(const plan::PlanT &plan, const RunOptions &options) {
   for (const std::string &file :
        {options.save, options.summary, options.metrics, options.trace,
         options.evalOutputs})
     checkWritable(file);
+  for (const std::string &file : {options.save, options.evalOutputs})
+    checkRegular(file);
   if (options.save.empty())
     return;
   requireRoom("the file of trained weights", savedBytes(plan),

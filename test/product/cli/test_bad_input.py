@@ -109,6 +109,15 @@ def test_numbers_out_of_range(flag: str, text: str, tmp_path: pathlib.Path) -> N
     refused([chain.binary("fsdp-run"), plan, flag, text], message, absent=tmp_path / "saved")
 
 
+def test_weights_are_written_to_no_device(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    device = tmp_path / "device"
+    device.symlink_to("/dev/null")
+    arguments = [chain.binary("fsdp-run"), compiled.plan, "--weights", compiled.weights]
+    arguments += ["--data", compiled.data, "--steps", 1, "--nproc", 2, "--save", device]
+    refused(arguments, "it is no regular file; name another", absent=tmp_path / "saved")
+    assert device.is_symlink()
+
+
 @pytest.mark.provokes("FSDP-E0501")
 def test_archive_given_as_plan(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
     run_refused(compiled, tmp_path, r"step\.pt", plan=compiled.archive)

@@ -2,11 +2,13 @@
 // truncated or altered one is refused.
 #include "plan/PlanFile.h"
 #include "PlanBuilder.h"
+#include "plan/Files.h"
 #include "plan/Sha256.h"
 
 #include "ErrorKind.h"
 
 #include <cstdio>
+#include <fcntl.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -37,6 +39,21 @@ TEST(PlanFile, ComesBackAsItWasWritten) {
   EXPECT_EQ(serializePlan(*loaded.plan), example());
   EXPECT_EQ(loaded.digest.size(), 64u);
   EXPECT_EQ(loaded.plan->programs[0]->name, "step");
+  std::remove(path.c_str());
+}
+
+TEST(PlanFile, ADeviceOrAPipeIsNotReplaced) {
+  std::string path =
+      ::testing::TempDir() + "plan_file_pipe." + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  fsdp::writeFileAtomically("words", path);
+  char read[9] = {};
+  EXPECT_EQ(::read(reader, read, sizeof(read)), 5);
+  EXPECT_STREQ(read, "words");
+  struct stat status;
+  EXPECT_TRUE(lstat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode));
+  close(reader);
   std::remove(path.c_str());
 }
 
