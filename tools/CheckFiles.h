@@ -6,6 +6,8 @@
 #include "fsdp/Dialect/Diagnostics.h"
 #include "plan/Files.h"
 
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/FileSystem.h"
@@ -39,9 +41,11 @@ inline void printUnwritable(llvm::StringRef path, llvm::StringRef why) {
                        .str()));
 }
 
-/// Fails, with an error, where an output cannot be opened; and has LLVM's
-/// error, where a disk is full, said as this project says it.
-inline mlir::LogicalResult checkOutput(llvm::StringRef path) {
+/// Fails, with an error, where an output cannot be opened, or is one of the
+/// inputs, which LLVM empties before it has read them; and has LLVM's error,
+/// where a disk is full, said as this project says it.
+inline mlir::LogicalResult checkOutput(llvm::StringRef path,
+                                       llvm::ArrayRef<std::string> inputs) {
   static std::string output; // LLVM writes it when the program ends
   output = path == "-" ? "stdout" : path.str();
   llvm::install_fatal_error_handler([](void *, const char *text, bool) {
@@ -60,6 +64,14 @@ inline mlir::LogicalResult checkOutput(llvm::StringRef path) {
                                          : folder.str();
   if (llvm::sys::fs::is_directory(path))
     printUnwritable(path, "it is a folder");
+  else if (llvm::sys::fs::is_regular_file(path) &&
+           llvm::any_of(inputs, [&](const std::string &input) {
+             return llvm::sys::fs::equivalent(path, input);
+           }))
+    printError(Error(
+        E::FileUnwritable,
+        ("cannot write '" + path + "': it is what is read; name another file")
+            .str()));
   else if (access(written.c_str(), isThere ? W_OK : W_OK | X_OK) != 0)
     printUnwritable(path, std::strerror(errno));
   else

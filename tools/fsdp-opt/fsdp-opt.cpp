@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
   if (succeeded(result))
     result = fsdp::checkInput(input);
   if (succeeded(result))
-    result = fsdp::checkOutput(output);
+    result = fsdp::checkOutput(output, {input});
   if (succeeded(result))
     result = mlir::MlirOptMain(argc, argv, input, output, registry);
   if (failed(result))

@@ -12,6 +12,7 @@ using namespace fsdp;
 namespace {
 struct FileArguments {
   SmallVector<size_t> inputs; // indices of arguments
+  std::string second;         // plan of --plan-diff
   std::string output = "-";
 };
 } // namespace
@@ -36,16 +37,21 @@ static FileArguments findFiles(ArrayRef<std::string> arguments) {
       value = arguments[++i];
     if (flag == "o")
       files.output = value.str();
+    else if (flag == kPlanDiffAfter)
+      files.second = value.str();
   }
   return files;
 }
 
 LogicalResult fsdp::checkFiles(ArrayRef<std::string> arguments) {
   FileArguments files = findFiles(arguments);
-  for (size_t input : files.inputs)
+  std::vector<std::string> read = {files.second};
+  for (size_t input : files.inputs) {
     if (failed(checkInput(arguments[input])))
       return failure();
-  return checkOutput(files.output);
+    read.push_back(arguments[input]);
+  }
+  return checkOutput(files.output, read);
 }
 
 void fsdp::nameSecondPlan(std::vector<std::string> &arguments) {

@@ -1,5 +1,6 @@
 // Between archives, the IR and plans.
 
+#include "CheckFiles.h"
 #include "Colours.h"
 #include "EndProgram.h"
 #include "FileArguments.h"
@@ -128,5 +129,9 @@ int main(int argc, char **argv) {
     fsdp::printIdentifierIfNone(fsdp::E::Ir);
   llvm::llvm_shutdown(); // prints statistics, where they were asked for
   llvm::outs().flush();
+  if (llvm::outs().has_error()) { // of which nobody hears at a quick end
+    fsdp::printUnwritable("stdout", llvm::outs().error().message());
+    hasFailed = true;
+  }
   fsdp::endProgram(hasFailed);
 }

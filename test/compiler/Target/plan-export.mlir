@@ -2,6 +2,8 @@
 // RUN: fsdp-opt %s --fsdp-lower=streams=1 --mlir-print-debuginfo -o %t.mlir
 // RUN: fsdp-translate --fsdp-to-plan %t.mlir -o %t.plan
 // RUN: fsdp-translate --plan-to-text %t.plan | FileCheck %s
+// RUN: not fsdp-translate --plan-to-text %t.plan 2>&1 >/dev/full | FileCheck %s --check-prefix=FULL
+// FULL: error: cannot write 'stdout': No space left on device;
 
 // CHECK: plan {{[0-9a-f]+}}
 // CHECK-NEXT: source net.py, PyTorch 2.11.0, seed 7, 3 epochs
