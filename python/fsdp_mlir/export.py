@@ -42,6 +42,11 @@ from .untrusted import make_file
 from .archive.unit_table import UnitTable, describe_units
 from .archive.weights import save_tensors, save_weights
 
+NO_LENGTH = (
+    "the step has no length; give TrainingStep epochs or steps, or the command line --epochs or "
+    "--steps"
+)
+
 
 def export_step(
     step: TrainingStep, path: Union[str, Path], source: str = "", weights: bool = True
@@ -304,6 +309,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--accumulate", type=int, metavar="K", help="micro-batches per step (the step file's)"
     )
+    parser.add_argument(
+        "--needs-length", action="store_true", help="refuse a step without epochs or steps"
+    )
     parser.add_argument("--traceback", action="store_true", help="show where an error came from")
     parser.add_argument("step", metavar="STEP.py", help="defines training_step(argv)")
     flags = parser.add_argument("flags", nargs=argparse.REMAINDER, help="the step file's own flags")
@@ -332,6 +340,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         step = load_training_step(options.step, options.flags)
         if options.accumulate is not None:
             step.accumulate = checked_accumulate(options.accumulate)
+        if options.needs_length and _length(step) is None:
+            raise ExportError(E.RUN_LENGTH, NO_LENGTH)
         files = export_step(step, options.output, options.step, weights=not options.no_weights)
     except ExportError as error:
         if options.traceback:

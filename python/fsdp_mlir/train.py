@@ -79,9 +79,12 @@ def compile_step(
             stages.place(path, out / path.name)
 
     ranks = args.nproc * args.nnodes
+    needs = args.steps is None and args.epochs is None
     said, cached = stages.export(
-        runner, cache, args.step_file, args.argv, ranks, place, export_flags(args)
+        runner, cache, args.step_file, args.argv, ranks, place, export_flags(args), needs
     )
+    if needs and cached and archive_metadata(out / "step.pt").get("length") is None:
+        raise StageError(E.RUN_LENGTH, "the step has no length; give --epochs or --steps")
     display.end("export", "step.pt", cached)
     display.tell(said)
     lower(runner, cache, tools, args.pipeline, ranks, out, display, display.tell)

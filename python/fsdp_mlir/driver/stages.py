@@ -163,9 +163,11 @@ def export(
     ranks: int,
     use: Use,
     flags: Sequence[str] = (),
+    needs_length: bool = False,
 ) -> tuple[str, bool]:
     """Calls `use` with the folder that holds step.pt and the tensors beside it. Gives what the step
-    file printed, and whether it was there before. `flags` are the exporter's own."""
+    file printed, and whether it was there before. `flags` are the exporter's own; `needs_length`:
+    a step without one is not captured."""
     # WORLD_SIZE lets a step file fit its learning rates to the number of steps.
     versions = [torch_version(), sys.version, digest_of_exporter()]
     key = key_of(["export", str(step_file), list(argv), os.getcwd(), ranks, versions, *flags])
@@ -176,6 +178,7 @@ def export(
     made = cache.scratch()
     try:
         sources = made / "sources.json"
+        flags = [*flags, *(["--needs-length"] if needs_length else [])]
         arguments = [*flags, "-o", made / "step.pt", step_file, *argv]
         command = [sys.executable, "-m", "fsdp_mlir.driver.record", sources, *arguments]
         said, errors = runner.run("export", command, env)

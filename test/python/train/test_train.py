@@ -111,6 +111,22 @@ def test_a_failing_stage_is_one_line(
     assert not (tree.folder / "out" / "trained.safetensors").exists()
 
 
+def test_a_step_without_a_length_ends_before_it_is_captured(
+    tree: Tree, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tree.step.write_text(STEP.replace("epochs=2,", ""))
+    assert tree.train() == 1
+    assert "error: export: the step has no length; give TrainingStep epochs or steps" in (
+        capfd.readouterr().err
+    )
+    assert tree.log() == []
+    assert tree.train("--steps", "4") == 0
+    tree.log()
+    assert tree.train() == 1  # the archive of before has none either
+    assert "the step has no length; give --epochs or --steps" in capfd.readouterr().err
+    assert tree.log() == []
+
+
 @pytest.mark.provokes("FSDP-E0209")
 def test_a_step_file_that_fails_is_one_line(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
     """Tests that an exception in the step file ends as a line without a traceback."""
