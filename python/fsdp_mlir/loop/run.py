@@ -185,8 +185,11 @@ class Run:
             steps = operator.index(value)
         except TypeError:
             steps = -1
-        if steps < 0:
-            raise RunError(E.STEP_ARGUMENT, f"step is {value!r}; give a whole number from 0 on")
+        if not 0 <= steps < 2**53:  # a rule computes with it in float64
+            raise RunError(
+                E.STEP_ARGUMENT,
+                f"step is {value!r}; give a whole number from 0 on, and below 2**53",
+            )
         self._session.steps = steps
 
     @property

@@ -230,7 +230,7 @@ def test_steps_and_counts_are_whole_numbers(compile_step: Compile) -> None:
         for steps in (7, torch.tensor(7)):
             run.step = steps
             assert run.step == 7
-        for steps in (-1, 2.5, "2", None):
+        for steps in (-1, 2.5, "2", None, 2**53, 2**64):
             with pytest.raises(fsdp_mlir.RunError, match="step is .*; give a whole number from 0"):
                 run.step = steps
         for keep in (-1, 1.5, None):
