@@ -320,6 +320,12 @@ def _check_tensors(what: str, tensors: Any) -> dict[str, torch.Tensor]:
             raise ExportError(
                 E.STEP_INPUTS, f"{what} has the name {name!r}; names are Python identifiers"
             )
+        if isinstance(tensor, (np.ndarray, list, tuple)):
+            raise ExportError(
+                E.STEP_INPUTS,
+                f"{what}[{name!r}] is {type(tensor).__name__}; give a tensor, as torch.as_tensor() "
+                "makes it",
+            )
         if not isinstance(tensor, torch.Tensor):
             raise ExportError(
                 E.STEP_INPUTS,

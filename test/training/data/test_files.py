@@ -224,6 +224,7 @@ def test_a_description_that_does_not_fit_is_one_error(
     (
         (object(), "data is object; give tensors by name"),
         (lambda: None, "data has no length"),
+        ({"x": np.zeros((8, 3))}, r"data\['x'\] is ndarray; give a tensor, as torch.as_tensor"),
         (np.zeros(3), "data is ndarray; give tensors by name, Windows"),
     ),
 )
