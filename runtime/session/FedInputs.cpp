@@ -65,11 +65,15 @@ at::Tensor FedInputs::checked(const std::string &name, const at::Tensor &tensor,
                        "they read " +
                        variants.shapes() +
                        ". Export with this shape among the inputs");
-    std::string all =
-        count > 1 ? ", that of all " + std::to_string(count) + " micro-batches"
-                  : "";
-    throw BatchError(has + ", and the plan reads " + plan::formatShape(wanted) +
-                     all +
+    std::string reads =
+        has + ", and the plan reads " + plan::formatShape(wanted);
+    if (count > 1) {
+      std::string all = std::to_string(count) + " micro-batches";
+      throw BatchError(reads + ", that of all " + all + "; give the " + all +
+                       " in a list, or as one batch that has them along "
+                       "dimension 0");
+    }
+    throw BatchError(reads +
                      "; shapes are those of the export: drop a last batch that "
                      "is smaller, or export with a list of inputs that has "
                      "this shape too");

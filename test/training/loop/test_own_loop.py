@@ -59,6 +59,8 @@ def test_micro_batches_may_be_given_one_by_one(compile_step: Compile) -> None:
     with load(compiled) as run:
         expected = run(together)
     with load(compiled) as run:
+        with pytest.raises(fsdp_mlir.BatchError, match="give the 2 micro-batches in a list, or as"):
+            run(halves[0])
         assert run(halves) == expected
 
 
