@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import inspect
 from typing import Any, Iterator
 
 import torch
@@ -12,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 from ..errors import note
+from ..step.places import is_users
 from .known_values import known_value
 
 _CONTAINERS = (list, tuple, dict)
@@ -31,7 +33,9 @@ class FunctionCaches:
             if not tensors:
                 continue
             cache.cache_clear()
-            if any(known_value(tensor) is None for tensor in tensors):
+            code = getattr(inspect.unwrap(cache), "__code__", None)
+            of_user = code is not None and is_users(code.co_filename)
+            if of_user and any(known_value(tensor) is None for tensor in tensors):
                 note(
                     f"the step keeps what {cache.__qualname__} computes (functools.lru_cache), and "
                     "the exported step computes it each time; where it draws random numbers or "
