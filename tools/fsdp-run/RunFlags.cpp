@@ -230,7 +230,6 @@ static void addCheckpointFlags(CLI::App &app, CheckpointOptions &options) {
       ->group(heading::checkpoints);
 }
 
-/// What no flag alone can be blamed for.
 /// Whether two paths are one file, which need not be there yet. Devices are
 /// nobody's file: several flags may name /dev/null.
 static bool isOneFile(const std::string &one, const std::string &other) {
@@ -270,6 +269,7 @@ static void checkFiles(const RunOptions &run, const std::string &plan) {
   }
 }
 
+/// What no flag alone can be blamed for.
 void checkRunFlags(const RunOptions &run, const std::string &plan) {
   checkFiles(run, plan);
   const CheckpointOptions &options = run.checkpoints;

@@ -78,19 +78,49 @@ class _Float(float, metaclass=_AskingTensors):
     read = staticmethod(_as_float)
 
 
-class _SymbolsInItems(TorchFunctionMode):
-    """Within it, `t[symbol]` and `t[place] = symbol` are read and written, for which PyTorch wants
-    numbers of Python's."""
+_ITEMS = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
+
+
+class NoListsOfCounts(TorchFunctionMode):
+    """Within it, `t[[n, m]]` of such counts is refused: PyTorch takes a list of tensors without
+    dimensions for an index of each dimension, and one of numbers for rows."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
+        if func in _ITEMS and any(isinstance(m, torch.Tensor) for m in _in_lists(args[1])):
+            raise DataDependentOutputException("index")
+        return func(*args, **(kwargs or {}))
+
+
+def _in_lists(index: Any) -> Iterator[Any]:
+    """The members of lists in an index."""
+    for place in index if isinstance(index, tuple) else (index,):
+        if isinstance(place, list):
+            yield from place
+
+
+class _SymbolsInItems(TorchFunctionMode):
+    """Within it, `t[symbol]`, `t[[symbol, symbol]]` and `t[place] = symbol` are read and written, for
+    which PyTorch wants numbers of Python's."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _ITEMS:
             tensor, index, *values = args
+            if any(isinstance(member, torch.SymInt) for member in _in_lists(index)):
+                index = tuple(map(_as_rows, index if isinstance(index, tuple) else (index,)))
+                args = tensor, index, *values
             index = index if isinstance(index, tuple) else (index,)
             if any(isinstance(place, torch.SymInt) for place in index):
                 args = _part(tensor, index), (), *values
             if values and isinstance(values[0], torch.SymInt):
                 args = *args[:2], torch.scalar_tensor(values[0], dtype=tensor.dtype)
         return func(*args, **(kwargs or {}))
+
+
+def _as_rows(place: Any) -> Any:
+    """A list of symbols and numbers as the tensor that says which rows, and any other place."""
+    if not isinstance(place, list):
+        return place
+    return torch.stack([torch.scalar_tensor(number, dtype=torch.int64) for number in place])
 
 
 def _part(tensor: torch.Tensor, index: tuple[Any, ...]) -> torch.Tensor:

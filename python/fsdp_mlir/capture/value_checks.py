@@ -24,7 +24,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..step.places import is_users
 from .python_floats import as_number
-from .python_numbers import as_count, as_symbol, larger_and_smaller, symbols_as_numbers
+from .python_numbers import (
+    NoListsOfCounts,
+    as_count,
+    as_symbol,
+    larger_and_smaller,
+    symbols_as_numbers,
+)
 
 
 def in_place_of(tensor: torch.Tensor, number: float) -> Any:
@@ -52,8 +58,7 @@ def passed_checks(whole_numbers: bool = False) -> Iterator[list[str]]:
             condition = _passing_condition(getattr(kind, name), places, whole_numbers)
             stack.enter_context(mock.patch.object(kind, name, condition))
         stack.enter_context(larger_and_smaller())
-        if whole_numbers:
-            stack.enter_context(symbols_as_numbers())
+        stack.enter_context(symbols_as_numbers() if whole_numbers else NoListsOfCounts())
         yield places
 
 
