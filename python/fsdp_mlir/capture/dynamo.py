@@ -91,13 +91,16 @@ def _is_another_next(
             return None
         left.put()
         again, _ = _follow_python(loss, batch)
-        if {id(tensor) for tensor in left.found} & set(map(id, _lifted(again, batch))):
+        lifted = _lifted(again, batch)
+        if {id(tensor) for tensor in left.found} & set(map(id, lifted)):
             return True
+        read = zip(again.graph.find_nodes(op="placeholder"), lifted)
+        tables = {node: left.tables[id(t)] for node, t in read if id(t) in left.tables}
     except Exception:  # as other values may have the code raise
         return True
     finally:
         state.restore()
-    return first_difference(forward.graph, again.graph) is not None
+    return first_difference(forward.graph, again.graph, tables) is not None
 
 
 def _run_without_values(loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> None:

@@ -21,6 +21,7 @@ class LeftBehind:
     Attributes:
         is_any: whether it leaves anything.
         found: the tensors that the next step finds.
+        tables: those beside them that are constants of the code, by identity.
 
     Args:
         state: Python's before the step.
@@ -36,8 +37,12 @@ class LeftBehind:
         left = [(slot, slot.read()) for slot in slots]
         left = [(slot, value) for slot, value in left if _may_be_found(value)]
         caches = self._caches([(slot, value) for slot, value in left if _is_known(value)], run)
-        # A step that finds a constant of the code, which it else makes, is the same step.
-        self._left = [(slot, self._found(value)) for slot, value in left if id(slot) not in caches]
+        self.found.clear()
+        self._left = [(slot, self._found(value)) for slot, value in left]
+        # A step may read a constant of the code that it else makes.
+        of_caches = [_tensors(value) for slot, value in self._left if id(slot) in caches]
+        self.tables = {id(tensor): tensor for tensors in of_caches for tensor in tensors}
+        self.found = [tensor for tensor in self.found if id(tensor) not in self.tables]
         state.restore()
 
     def put(self) -> None:

@@ -170,8 +170,18 @@ def counts_in_a_tensor(m: Leaves, y: torch.Tensor) -> torch.Tensor:
     return y * m.count
 
 
+def does_something_else_behind_a_table(m: Leaves, y: torch.Tensor) -> torch.Tensor:
+    if m.last is None:
+        m.last = torch.arange(3).cos()
+        return y * m.last
+    return -y * m.last
+
+
 @pytest.mark.provokes("FSDP-E0207")
-@pytest.mark.parametrize("uses", [adds_the_last, divides_by_the_first, counts_in_a_tensor])
+@pytest.mark.parametrize(
+    "uses",
+    [adds_the_last, divides_by_the_first, counts_in_a_tensor, does_something_else_behind_a_table],
+)
 def test_a_tensor_that_the_next_step_reads_is_refused(uses: Any, tmp_path: pathlib.Path) -> None:
     text = r"^test_eager_only.py:\d+: the step .* Python state.* make that state a buffer"
     with pytest.raises(ExportError, match=text):
