@@ -1,7 +1,6 @@
 #include "train/StepTrace.h"
 
 #include "Error.h"
-#include "comm/ClockOffsets.h"
 #include "comm/Gather.h"
 #include "plan/Files.h"
 #include "trace/JsonText.h"
@@ -39,8 +38,10 @@ static TracedSteps findSteps(const RunOptions &options,
 }
 
 StepTrace::StepTrace(const plan::LoadedPlan &loaded, const RunOptions &options,
-                     Communicator &communicator, const RunLength &length)
-    : loaded(loaded), options(options), communicator(communicator) {
+                     Communicator &communicator, const RunLength &length,
+                     Note note)
+    : loaded(loaded), options(options), communicator(communicator),
+      note(std::move(note)) {
   TracedSteps steps = {0, 0};
   if (communicator.rank() == 0 && !options.trace.empty()) {
     steps = findSteps(options, length);
@@ -117,18 +118,26 @@ void StepTrace::write() {
   for (size_t rank = 0; rank < offsets.size(); ++rank)
     offsets[rank].uncertainty += uncertainties[rank];
   recorder = {};
-  if (communicator.rank() == 0) {
-    trace::Metadata metadata = trace::metadataOf(loaded, cluster);
-    metadata.emplace_back("transport",
-                          trace::jsonString(communicator.transport()));
-    metadata.emplace_back("clocks", clocksText(offsets));
+  if (communicator.rank() == 0)
+    writeFile(packed, offsets);
+  communicator.barrier();
+}
+
+void StepTrace::writeFile(const std::vector<std::vector<char>> &packed,
+                          const std::vector<ClockOffset> &offsets) {
+  trace::Metadata metadata = trace::metadataOf(loaded, cluster);
+  metadata.emplace_back("transport",
+                        trace::jsonString(communicator.transport()));
+  metadata.emplace_back("clocks", clocksText(offsets));
+  try {
     writeFileAtomically(
         trace::traceText(*loaded.plan, cluster,
                          processesOf(*loaded.plan, cluster, packed, offsets),
                          metadata),
         options.trace);
+  } catch (const Error &error) { // the disk is full
+    note("no trace: " + std::string(error.what()) + "; training goes on");
   }
-  communicator.barrier();
 }
 
 } // namespace fsdp

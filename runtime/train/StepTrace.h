@@ -1,6 +1,7 @@
 #ifndef FSDP_RUNTIME_TRAIN_STEPTRACE_H
 #define FSDP_RUNTIME_TRAIN_STEPTRACE_H
 
+#include "comm/ClockOffsets.h"
 #include "comm/Communicator.h"
 #include "cost/Cluster.h"
 #include "executor/Executor.h"
@@ -8,16 +9,21 @@
 #include "train/RunOptions.h"
 #include "train/StepReport.h"
 
+#include <functional>
+
 namespace fsdp {
 
 /// Records some steps of a run, and has rank 0 write them as a trace, beside
 /// what was predicted. All ranks do the same with it.
 class StepTrace {
 public:
+  /// Tells people something.
+  using Note = std::function<void(const std::string &)>;
+
   /// Rank 0's options count. Throws Error where the steps are not in the run,
-  /// or the cluster is none.
+  /// or the cluster is none. A file that cannot be written is a note.
   StepTrace(const plan::LoadedPlan &loaded, const RunOptions &options,
-            Communicator &communicator, const RunLength &length);
+            Communicator &communicator, const RunLength &length, Note note);
 
   /// In front of a step.
   void before(uint64_t step, Executor &executor);
@@ -33,10 +39,13 @@ private:
     return first && first <= step && step <= last;
   }
   void write();
+  void writeFile(const std::vector<std::vector<char>> &packed,
+                 const std::vector<ClockOffset> &offsets);
 
   const plan::LoadedPlan &loaded;
   const RunOptions &options;
   Communicator &communicator;
+  Note note;
   uint64_t first = 0, last = 0; // 0: none
   cost::Cluster cluster;
   trace::Recorder recorder;

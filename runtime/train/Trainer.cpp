@@ -38,7 +38,8 @@ public:
         runsAhead(backend.isHost() || stopsForSteps() ? 0 : 1),
         data(plan, options, communicator, seed),
         length(findLength(plan, options, data.train(), position())),
-        trace(loaded, options, communicator, length),
+        trace(loaded, options, communicator, length,
+              [this](const std::string &text) { log.note(text); }),
         log(plan, options, communicator, data, nonFinite) {
     if (!options.evalOutputs.empty())
       ofSamples.emplace(plan, options.evalOutputs, communicator);

@@ -142,6 +142,16 @@ def test_a_step_of_micro_batches_is_all_of_them(plans: Plans, tmp_path: pathlib.
     assert exposed == pytest.approx(metrics[2]["exposed_comm_ms"], rel=0.01)
 
 
+def test_a_trace_that_cannot_be_written_ends_no_run(plans: Plans, tmp_path: pathlib.Path) -> None:
+    saved = tmp_path / "saved.safetensors"
+    flags = ["--trace", "/dev/full", "--save", saved, "--nproc", "2"]
+    done = chain.command([*chain.run_arguments(plans(), STEPS), *flags])
+    assert (
+        "no trace: cannot write '/dev/full': No space left on device" in done.stdout + done.stderr
+    )
+    assert saved.exists()
+
+
 @pytest.mark.parametrize(
     "options, flags",
     [
