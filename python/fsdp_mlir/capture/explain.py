@@ -53,7 +53,7 @@ _SCRIPT = (
 )
 _SPARSE = f"the step computes with a sparse tensor, and {REMEDY}"
 # As PyTorch words it where a sparse tensor meets what has no rule for one.
-_OF_SPARSE = re.compile(r"Sparse(Tensor|Csr|CPU)|[Ss]parse (COO |CSR )?tensor")
+_OF_SPARSE = re.compile(r"Sparse(Tensor|Csr|CPU|CooTensor)|[Ss]parse (COO |CSR )?tensor")
 _TO_NUMPY = ".numpy() is not supported for tensor subclasses"
 _NUMPY = (
     "the step gives a tensor to NumPy, and no Python runs while a plan does; write it, and its "
@@ -66,6 +66,12 @@ _GENERATOR = (
 _LEFT = (
     "the step computes with a tensor that an earlier run has left in Python state; make that state a "
     "buffer changed in place, or leave it out"
+)
+_TO_ANOTHER = "mutating a non-functional tensor with a functional tensor"
+_ANOTHERS = (
+    "the step writes what it computes into a tensor that is none of the model's, as an average of "
+    "weights beside it is; make that a buffer, or of an average a state of the optimizer "
+    "(docs/own-loop.md)"
 )
 _IN_TORCHSCRIPT = "failed in the TorchScript interpreter"
 # By what Dynamo says that it met.
@@ -123,6 +129,8 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
         return Refusal(own.kind, place, own.message, own.message)
     if own is not None and _IN_TORCHSCRIPT in str(own):
         return _failed_in_torchscript(str(own))
+    if _TO_ANOTHER in text:
+        return Refusal(E.PYTHON_STATE, place, _ANOTHERS, _ANOTHERS)
     if _TO_NUMPY in str(own):
         return Refusal(E.OPERATOR_REFUSED, place, _NUMPY, _NUMPY)
     if _OF_SPARSE.search(str(own if own is not None else error)):

@@ -121,6 +121,22 @@ def test_sparse_tensors_are_refused(held: str, text: str, tmp_path: pathlib.Path
         export_step(step, tmp_path / "step.pt")
 
 
+def test_a_sparse_tensor_of_trained_values_is_refused(tmp_path: pathlib.Path) -> None:
+    """As PEFT's SHiRA adds one to a weight: its backward is of sparse tensors."""
+    model = nn.Linear(4, 4)
+    places = torch.tensor([[0, 1, 2], [1, 2, 3]])
+
+    def loss(model: nn.Module, x: Tensor) -> Tensor:
+        added = torch.sparse_coo_tensor(places, model.bias[:3], (4, 4))
+        return (x @ (model.weight + added)).square().mean()
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ExportError, match="the step computes with a sparse tensor, and plans have"):
+        export_step(
+            TrainingStep(model, loss, optimizer, {"x": torch.ones(4, 4)}), tmp_path / "a.pt"
+        )
+
+
 def test_a_librarys_class_is_named_by_its_line(tmp_path: pathlib.Path) -> None:
     """Of torchvision, whose folder's name begins as PyTorch's does."""
     from torchvision.ops import MLP

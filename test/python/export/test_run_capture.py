@@ -149,6 +149,22 @@ def test_random_numbers_of_a_generator(tmp_path: pathlib.Path) -> None:
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
 
+@pytest.mark.provokes("FSDP-E0207")
+def test_a_tensor_beside_the_model_is_written(tmp_path: pathlib.Path) -> None:
+    average = torch.zeros(3)
+
+    def loss(model: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with LOCK, torch.no_grad():
+            average.sub_(0.1 * (average - model.bias))
+        return F.cross_entropy(model(x), y)
+
+    text = (
+        r"test_run_capture.py:\d+: the step writes .* none of the model's, as an average of weights"
+    )
+    with pytest.raises(ExportError, match=text):
+        export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
 class Replaces(nn.Linear):
     """Puts what `make` makes of its result in the place of a buffer."""
 
