@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
-from typing import Any, Iterator
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -14,9 +13,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 
 from ..errors import note
 from ..step.places import is_users
-from .known_values import known_value
-
-_CONTAINERS = (list, tuple, dict)
+from .known_values import held_tensors, known_value
 
 
 class FunctionCaches:
@@ -29,7 +26,7 @@ class FunctionCaches:
     def forget_captured(self) -> None:
         """Empties those that hold tensors of a capture: the next call computes them anew."""
         for cache in self._caches:
-            tensors = [t for t in _tensors(gc.get_referents(cache)) if _is_captured(t)]
+            tensors = [t for t in held_tensors(gc.get_referents(cache)) if _is_captured(t)]
             if not tensors:
                 continue
             cache.cache_clear()
@@ -45,12 +42,3 @@ class FunctionCaches:
 
 def _is_captured(tensor: torch.Tensor) -> bool:
     return isinstance(tensor, (FakeTensor, FunctionalTensor))
-
-
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    """Those among `values` and in the containers among them."""
-    for value in values.values() if isinstance(values, dict) else values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif type(value) in _CONTAINERS:
-            yield from _tensors(value)

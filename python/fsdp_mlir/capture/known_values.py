@@ -6,7 +6,8 @@ reads their values, or has a shape by them, is decided while the step is capture
 
 from __future__ import annotations
 
-from typing import Any, Optional
+import collections
+from typing import Any, Iterator, Optional
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
@@ -17,6 +18,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 # Elements of a tensor whose values are kept; computing with more takes long.
 _LARGEST = 1 << 16
+# Containers, beside dicts, whose members a step leaves.
+MEMBERS = (list, tuple, set, collections.deque)
 
 _aten = torch.ops.aten
 # Whose results' values depend on no tensor.
@@ -135,6 +138,15 @@ def known_numbers(tensor: torch.Tensor) -> list[int]:
         DataDependentOutputException: they are not known, as they depend on values of the step.
     """
     return [int(value) for value in tensor]
+
+
+def held_tensors(value: Any) -> Iterator[torch.Tensor]:
+    """A tensor itself, or those in containers of Python."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif type(value) in (*MEMBERS, dict):
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from held_tensors(member)
 
 
 def known_value(tensor: Any) -> Optional[torch.Tensor]:

@@ -3,16 +3,13 @@ without values, by which a capture of that step can be told to read them."""
 
 from __future__ import annotations
 
-import collections
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Optional
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .known_values import StandIns, known_value
+from .known_values import MEMBERS, StandIns, held_tensors, known_value
 from .python_state import PythonState
-
-_MEMBERS = (list, tuple, set, collections.deque)
 
 
 class LeftBehind:
@@ -40,7 +37,7 @@ class LeftBehind:
         self.found.clear()
         self._left = [(slot, self._found(value)) for slot, value in left]
         # A step may read a constant of the code that it else makes.
-        of_caches = [_tensors(value) for slot, value in self._left if id(slot) in caches]
+        of_caches = [held_tensors(value) for slot, value in self._left if id(slot) in caches]
         self.tables = {id(tensor): tensor for tensors in of_caches for tensor in tensors}
         self.found = [tensor for tensor in self.found if id(tensor) not in self.tables]
         state.restore()
@@ -72,7 +69,7 @@ class LeftBehind:
                 found = torch.zeros_like(value)
             self.found.append(found)
             return found
-        if type(value) in _MEMBERS:
+        if type(value) in MEMBERS:
             return type(value)(map(self._found, value))
         if type(value) is dict:
             return {key: self._found(member) for key, member in value.items()}
@@ -84,20 +81,12 @@ def _may_be_found(value: Any) -> bool:
     not a parameter. Of numbers that lists and dicts hold `late_decisions` tells."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return True
-    return not isinstance(value, torch.nn.Parameter) and any(True for _ in _tensors(value))
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif type(value) in (*_MEMBERS, dict):
-        for member in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(member)
+    return not isinstance(value, torch.nn.Parameter) and any(True for _ in held_tensors(value))
 
 
 def _known_values(value: Any) -> list[Optional[torch.Tensor]]:
     """Of each tensor in `value`, what is known of it."""
-    return [known_value(t) if isinstance(t, FakeTensor) else t for t in _tensors(value)]
+    return [known_value(t) if isinstance(t, FakeTensor) else t for t in held_tensors(value)]
 
 
 def _is_known(value: Any) -> bool:

@@ -8,28 +8,26 @@ is frozen, though, and nothing says by what: the step is run twice, and must be 
 from __future__ import annotations
 
 import contextlib
-import random
 import sys
-import traceback
 import warnings
 import weakref
 from typing import Any, Callable, Iterator, Mapping, Sequence
 from unittest import mock
 
-import numpy
 import torch
 from torch import fx
 from torch.fx import traceback as fx_traceback
 from torch.overrides import TorchFunctionMode
 
 from ..errors import E, ExportError
-from ..step.places import is_users, user_location
+from ..step.places import is_users
 from .frozen_in_step import FrozenInStep
 from .kept_numbers import NumbersKept
 from .late_decisions import numbers_to_keep
 from .memory_orders import without_gaps
 from .nodes import refusal
 from ..step.names import StateNames
+from .python_draws import python_generators, where_drawn
 from .python_state import PythonState, warn_changed
 from .replaced_buffers import BuffersReplaced, DataAssigned, take_over
 from .same_graph import first_difference
@@ -236,7 +234,7 @@ def run_and_differentiate(
         finally:
             step.put_numbers_back()
 
-    before = _generators()
+    before = python_generators()
     # Differentiating runs it more than once: each time from where a first step begins.
     step.begin = state.restore
     try:
@@ -248,8 +246,8 @@ def run_and_differentiate(
     state.keep_known()
     step.begin, step.frozen = PythonState(step._loss).restore, step.left_frozen
     second = run()
-    if _generators() != before:
-        where = _where_drawn(run)
+    if python_generators() != before:
+        where = where_drawn(run)
         raise ExportError(
             E.PYTHON_STATE,
             f"{where + ': ' if where else ''}the step draws random numbers from Python or NumPy, of "
@@ -265,42 +263,6 @@ def run_and_differentiate(
             raise NumbersKept(kept)
     warn_changed(changed)
     return first
-
-
-def _where_drawn(run: Callable[[], Any]) -> str:
-    """The line that first draws from Python's or NumPy's global generator while `run` does."""
-    places: list[str] = []
-
-    def note() -> None:
-        places.append(user_location("".join(traceback.format_stack())))
-
-    def noting(draw: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            note()
-            return draw(*args, **kwargs)
-
-        return noted
-
-    def of_python(frame: Any, event: str, called: Any) -> None:
-        """Sees Python's draws by whatever name the code has for them."""
-        if event == "c_call" and getattr(called, "__self__", None) is random._inst:
-            note()
-
-    before = sys.getprofile()
-    with contextlib.ExitStack() as stack:
-        generator = numpy.random.mtrand._rand
-        for name, draw in list(vars(numpy.random).items()):
-            if getattr(draw, "__self__", None) is generator:
-                stack.enter_context(mock.patch.object(numpy.random, name, noting(draw)))
-        sys.setprofile(of_python)
-        stack.callback(sys.setprofile, before)
-        run()
-    return next(filter(None, places), "")
-
-
-def _generators() -> tuple[Any, ...]:
-    name, keys, *rest = numpy.random.get_state()
-    return random.getstate(), name, keys.tobytes(), *rest
 
 
 def _check_same(first: fx.GraphModule, second: fx.GraphModule) -> None:
