@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import warnings
-from typing import Any, Iterator, Mapping, Optional, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 import torch
 from torch import fx
@@ -18,14 +18,13 @@ from ..package import is_local
 from ..step.places import user_location
 from .explain import raised_by_step
 from .late_decisions import numbers_to_keep
-from .left_behind import LeftBehind
 from .lost_output import named_where_run
 from .memory_orders import without_gaps
 from .python_floats import as_number
 from ..step.names import StateNames
-from .python_state import PythonState, warn_changed
+from .python_state import warn_changed
 from .replaced_buffers import BuffersReplaced
-from .same_graph import first_difference
+from .trials import Trials
 from .value_checks import AnyNumber
 
 
@@ -45,12 +44,14 @@ def follow(
     tables = [name for name in changed if name.endswith("._parameters")]
     if tables and not _moves_parameters(loss, inputs):
         changed = [name for name in changed if name not in tables]
-    is_another = _is_another_next(forward, loss, inputs) if changed else False
-    if is_another:
-        raise NotFollowed("it computes with Python state that it changes")
-    if changed and numbers_to_keep(loss, inputs):
-        raise NotFollowed("it computes with numbers that it changes")
-    warn_changed(changed, is_read=is_another)
+    if changed:
+        trials = Trials(loss, inputs)
+        if not trials.are_alike():
+            raise NotFollowed("it computes with Python state that it changes")
+        kept = numbers_to_keep(trials)
+        if kept:
+            raise NotFollowed("it computes with numbers that it changes")
+        warn_changed(changed, is_seen=trials.leave_something and kept is not None)
     _read_numbers(forward)
     return _name_states(forward, inputs, names)
 
@@ -79,36 +80,6 @@ def _follow_python(
     return forward, names
 
 
-def _is_another_next(
-    forward: fx.GraphModule, loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]
-) -> Optional[bool]:
-    """Whether a step is another one where it finds what a step leaves in Python, or None: nothing
-    that it leaves is seen."""
-    state, batch = PythonState(loss), tuple(inputs.values())
-    try:
-        left = LeftBehind(state, lambda: _run_without_values(loss, inputs))
-        if not left.is_any:
-            return None
-        left.put()
-        again, _ = _follow_python(loss, batch)
-        lifted = _lifted(again, batch)
-        if {id(tensor) for tensor in left.found} & set(map(id, lifted)):
-            return True
-        read = zip(again.graph.find_nodes(op="placeholder"), lifted)
-        tables = {node: left.tables[id(t)] for node, t in read if id(t) in left.tables}
-    except Exception:  # as other values may have the code raise
-        return True
-    finally:
-        state.restore()
-    return first_difference(forward.graph, again.graph, tables) is not None
-
-
-def _run_without_values(loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> None:
-    """Runs the step on tensors without values; a number that it reads from one is any."""
-    with named_where_run():
-        raised_by_step(loss, inputs, AnyNumber())
-
-
 def _moves_parameters(loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> bool:
     """Whether a step leaves modules with other parameters than it finds; `functional_call` puts
     others in their places only while it runs."""
@@ -120,7 +91,8 @@ def _moves_parameters(loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor])
         loss.register_forward_hook(lambda *_: left.extend(map(dict, tables))),
     )
     try:
-        _run_without_values(loss, inputs)
+        with named_where_run():
+            raised_by_step(loss, inputs, AnyNumber())
     finally:
         for hook in hooks:
             hook.remove()

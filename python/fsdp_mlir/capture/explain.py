@@ -14,6 +14,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
+    FakeTensorMode,
 )
 
 from ..errors import E, ExportError
@@ -67,6 +68,7 @@ _LEFT = (
     "the step computes with a tensor that an earlier run has left in Python state; make that state a "
     "buffer changed in place, or leave it out"
 )
+_OF_ANOTHER_RUN = "in tensor_tracker", "Unexpected fake buffer"
 _TO_ANOTHER = "mutating a non-functional tensor with a functional tensor"
 _ANOTHERS = (
     "the step writes what it computes into a tensor that is none of the model's, as an average of "
@@ -165,7 +167,7 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
         return Refusal(E.VALUE_DEPENDENT, place, _BRANCH, _BRANCH)
     if "torch._C.Generator" in text:
         return Refusal(E.PYTHON_STATE, place, _GENERATOR, _GENERATOR)
-    if "in tensor_tracker" in text:
+    if any(sign in text for sign in _OF_ANOTHER_RUN):
         return Refusal(E.PYTHON_STATE, place, _LEFT, _LEFT)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
@@ -220,7 +222,7 @@ def raised_by_step(
     where it is used. Running on tensors without values raises at the line that reads it.
     """
     try:
-        mode, states, batch = without_values(module, inputs)
+        mode, states, batch = without_values(module, inputs, StandIns())
     except Exception:
         return None
     try:
@@ -246,12 +248,13 @@ def _with_buffer(error: Exception, buffers: Mapping[int, str]) -> Exception:
 
 
 def without_values(
-    module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]
+    module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], own: FakeTensorMode
 ) -> tuple[Any, dict[str, torch.Tensor], tuple[torch.Tensor, ...]]:
-    """A mode of tensors without values, and in it the module's states by name and the batch."""
+    """A mode of tensors without values, and in it the module's states by name and the batch. The mode
+    is that of the tensors themselves, if these have none, or else `own`."""
     states = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     tensors = [*states.values(), *inputs.values()]
-    mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), None) or StandIns()
+    mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), own)
     fakes = {name: _fake(mode, tensor) for name, tensor in states.items()}
     return mode, fakes, tuple(_fake(mode, tensor) for tensor in inputs.values())
 

@@ -140,6 +140,12 @@ def known_numbers(tensor: torch.Tensor) -> list[int]:
     return [int(value) for value in tensor]
 
 
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    """The elements of a strided tensor with values, in row-major order."""
+    flat = torch.empty(tensor.numel(), dtype=tensor.dtype)
+    return flat.copy_(tensor.detach().reshape(-1)).view(torch.uint8).numpy().tobytes()
+
+
 def held_tensors(value: Any) -> Iterator[torch.Tensor]:
     """A tensor itself, or those in containers of Python."""
     if isinstance(value, torch.Tensor):

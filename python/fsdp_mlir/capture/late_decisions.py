@@ -8,9 +8,7 @@ Other uses (an item of a list, a loop's length) are tried with larger numbers.
 from __future__ import annotations
 
 import itertools
-from typing import Mapping, Sequence
-
-import torch
+from typing import Optional, Sequence
 
 from ..errors import E, ExportError
 from .outcomes import first_other_line, listed_constants
@@ -26,26 +24,24 @@ _EXPONENTS = 21
 _MOST_LISTED = 32
 
 
-def numbers_to_keep(loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> list[Number]:
-    """The numbers that the step keeps in Python, where it computes with one of them.
+def numbers_to_keep(trials: Trials) -> Optional[list[Number]]:
+    """The numbers that the step keeps in Python, where it computes with one of them; None where it
+    cannot be told, as trials do not come to the end.
 
     Raises:
         ExportError: what the step computes depends on what it decides by one, now or later.
     """
     with silent():
-        trials = Trials(loss, inputs)
-        plainly = trials.run()
+        plainly = trials.plainly
         if len(plainly.results) < 2:
-            return []
-        # What is the same after the second step is settled, as the size of a cache.
-        first = plainly.values(0)
-        numbers = [n for n in plainly.left[1] if first.get(n[0].identity) != n[2]]
+            return None
+        numbers = trials.counted()
         if not numbers:
             return []
         places = [place for place, _, _ in numbers]
         known = trials.run(places, known=plainly)
         if known.results != plainly.results:
-            return []
+            return None
         with untaken():
             _refuse_decisions(trials, places, known)
         if known.computes_with:

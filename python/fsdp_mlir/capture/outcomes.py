@@ -3,28 +3,36 @@ them from the same values. What a step computes and uses for nothing is not in i
 
 from __future__ import annotations
 
+import re
 import sys
 from types import CodeType
-from typing import Any, Iterable, Iterator, Mapping, NamedTuple
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..step.places import is_users, user_location
-from .value_checks import in_place_of
+from .known_values import bytes_of
+from .value_checks import in_place_of, passing_now
 from .watched_numbers import Watch
 
-# Elements of a tensor whose values count; of a larger one the shape does.
-_LARGEST = 1 << 16
+# Elements of a tensor whose values count; of a larger one it counts which one it is.
+_LARGEST = 1 << 22
+# As PyTorch names them.
+_SIZE_BY_VALUES = re.compile(r"\bu\d+\b")
+# The origin of what is another one in each step: inputs, parameters, random numbers.
+_CHANGING = 1
 
 
 class _Content(NamedTuple):
-    """What memory holds: a digest of how it was computed, and the watched numbers in it."""
+    """What memory holds: a digest of how it was computed, the watched numbers in it, and the states
+    that it comes from, a bit for each."""
 
     digest: int
-    numbers: frozenset[str]
+    numbers: frozenset[str] = frozenset()
+    origins: int = 0
 
 
 class Outcome(TorchDispatchMode):
@@ -35,45 +43,95 @@ class Outcome(TorchDispatchMode):
         held: digests of all that memory has held.
         codes: the user's code that called the operators.
         namespaces: the libraries that the operators are of.
+        changing: the origins of what the next step may compute otherwise, once it has ended.
+        reads_numbers: whether it reads numbers from tensors.
+        read: digests of these tensors, but for what the step before has left of its own batch.
 
     Args:
-        states: the step's parameters, buffers and inputs, by name.
+        states: the step's parameters and buffers, by name.
+        inputs: its inputs, in their order.
         watch: what is seen of watched numbers.
         number: who reads a number from a tensor gets this one.
+        before: the outcome of the step before it, whose tensors Python may have left. What that has
+            computed of what no step changes, as a table, is what this step would compute itself.
     """
 
-    def __init__(self, states: Mapping[str, torch.Tensor], watch: Watch, number: float) -> None:
+    def __init__(
+        self,
+        states: Mapping[str, torch.Tensor],
+        inputs: Sequence[torch.Tensor],
+        watch: Watch,
+        number: float,
+        before: Optional[Outcome] = None,
+    ) -> None:
         super().__init__()
         self.lines: dict[int, str] = {}
         self.held: set[int] = set()
         self.codes: set[CodeType] = set()
         self.namespaces: set[str] = set()
+        self.reads_numbers = False
+        self._sizes: dict[str, str] = {}  # names of those by values, in their order
+        self.read: list[int] = []
         self._watch = watch
         self._number = number
+        self._before = before
         self._contents: dict[int, _Content] = {}
         self._alive: list[Any] = []  # memory, else another one may be at its address
         self._draws = 0
-        for name, tensor in states.items():
-            self._put(tensor, _Content(hash(name), frozenset()))
+        self._asked = 0  # the origins of what numbers were read from
+        self.changing = _CHANGING
+        for place, (name, tensor) in enumerate(states.items()):
+            is_trained = isinstance(tensor, torch.nn.Parameter)  # in this program or another
+            origins = _CHANGING if is_trained else 1 << place + 1
+            self._put(tensor, _Content(hash(name), origins=origins))
+        for place, tensor in enumerate(inputs):
+            self._put(tensor, _Content(hash(f"input {place}"), origins=_CHANGING))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self.namespaces.add(func.namespace)
         if func is torch.ops.aten._local_scalar_dense.default:
-            return in_place_of(args[0], self._number)
+            return self._number_of(*args)
         result = func(*args, **kwargs)
-        self._draws += torch.Tag.nondeterministic_seeded in func.tags
-        numbers = self._watch.within.union(*(self.numbers((t,)) for t in _tensors((args, kwargs))))
-        draw = self._draws if torch.Tag.nondeterministic_seeded in func.tags else 0
+        draws = torch.Tag.nondeterministic_seeded in func.tags
+        self._draws += draws
+        operands = [self._content(tensor) for tensor in _tensors((args, kwargs))]
+        numbers = self._watch.within.union(*(content.numbers for content in operands))
+        origins = self._asked | (_CHANGING if draws else 0)
+        for content in operands:
+            origins |= content.origins
+        draw = self._draws if draws else 0
         digest = hash((str(func), draw, self._describe(args), self._describe(kwargs)))
         if digest not in self.lines:
             self.lines[digest] = self._users_line()
         for place, tensor in enumerate(_written(func, args, kwargs)):
-            self._put(tensor, _Content(hash((digest, "written", place)), numbers))
+            self._put(tensor, _Content(hash((digest, "written", place)), numbers, origins))
         for place, tensor in enumerate(_tensors(result)):
-            if _memory(tensor) not in self._contents:
-                self._put(tensor, _Content(hash((digest, place)), numbers))
+            if _memory(tensor) not in self._contents and self._left(tensor) is None:
+                self._put(tensor, _Content(hash((digest, place)), numbers, origins))
         return result
+
+    def _number_of(self, tensor: torch.Tensor) -> Any:
+        """What one who reads a number from `tensor` gets: its own where the code gives it."""
+        passes = passing_now() if tensor.dtype == torch.bool else None
+        if passes is not None:
+            return passes
+        self.reads_numbers = True
+        left = self._left(tensor)
+        self._asked |= self._content(tensor).origins
+        if left is not None and left.origins & _CHANGING:
+            return in_place_of(tensor, self._number + 1)
+        self.read.append(self._digest(tensor))
+        try:
+            return torch.ops.aten._local_scalar_dense.default(tensor)
+        except DataDependentOutputException:
+            return in_place_of(tensor, self._number)
+
+    def end(self, states: Mapping[str, torch.Tensor]) -> None:
+        """Takes what the step leaves in its states, which may be in other memory than before."""
+        for place, (name, tensor) in enumerate(states.items()):
+            if self._content(tensor).digest != hash(name):
+                self.changing |= 1 << place + 1
 
     def digests(self, tensors: Iterable[torch.Tensor]) -> tuple[int, ...]:
         """How each of `tensors` has been computed."""
@@ -85,8 +143,21 @@ class Outcome(TorchDispatchMode):
 
     def numbers(self, tensors: Iterable[torch.Tensor]) -> frozenset[str]:
         """Names of the watched numbers that `tensors` have been computed with."""
-        contents = (self._contents.get(_memory(tensor)) for tensor in tensors)
-        return frozenset().union(*(content.numbers for content in contents if content))
+        return frozenset().union(*(self._content(tensor).numbers for tensor in tensors))
+
+    def _content(self, tensor: torch.Tensor) -> _Content:
+        content = self._contents.get(_memory(tensor)) or self._left(tensor)
+        return content or _Content(_digest_of_values(tensor))
+
+    def _left(self, tensor: torch.Tensor) -> Optional[_Content]:
+        """What the step before has left in a tensor that is none of this one's, or None."""
+        memory = _memory(tensor)
+        if self._before is None or memory in self._contents:
+            return None
+        content = self._before._contents.get(memory)
+        if content is None or not content.origins & self._before.changing:
+            return content
+        return _Content(hash(("left", content.digest)), content.numbers, _CHANGING)
 
     def _put(self, tensor: torch.Tensor, content: _Content) -> None:
         if _memory(tensor) not in self._contents:
@@ -97,12 +168,18 @@ class Outcome(TorchDispatchMode):
         self.held.add(content.digest)
 
     def _digest(self, tensor: torch.Tensor) -> int:
-        content = self._contents.get(_memory(tensor))
-        digest = _digest_of_values(tensor) if content is None else content.digest
+        digest = self._content(tensor).digest
         if tensor.layout != torch.strided:
-            return hash((digest, str(tensor.layout), tensor.shape))
+            return hash((digest, str(tensor.layout), str(tensor.shape)))
         view = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
-        return hash((digest, str(tensor.dtype), str(view), tensor.is_conj(), tensor.is_neg()))
+        sizes = self._with_own_names(str(view))
+        return hash((digest, str(tensor.dtype), sizes, tensor.is_conj(), tensor.is_neg()))
+
+    def _with_own_names(self, sizes: str) -> str:
+        """`sizes` with the same name for what is the first size by values in each step."""
+        return _SIZE_BY_VALUES.sub(
+            lambda found: self._sizes.setdefault(found[0], f"size{len(self._sizes)}"), sizes
+        )
 
     def _users_line(self) -> str:
         frame: Any = sys._getframe(2)
@@ -120,7 +197,9 @@ class Outcome(TorchDispatchMode):
             return tuple(map(self._describe, value))
         if isinstance(value, dict):
             return tuple((key, self._describe(member)) for key, member in value.items())
-        return repr(value) if isinstance(value, (bool, int, float, complex)) else str(value)
+        if isinstance(value, (bool, int, float, complex)):
+            return repr(value)
+        return self._with_own_names(str(value))
 
 
 def first_other_line(outcome: Outcome, known: Outcome) -> str:
@@ -160,8 +239,10 @@ def _written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
 
 def _digest_of_values(tensor: torch.Tensor) -> int:
     """Of a tensor that no followed operator has given."""
-    about = str(tensor.dtype), tuple(tensor.shape)
-    if isinstance(tensor, FakeTensor) or tensor.is_meta or tensor.numel() > _LARGEST:
+    about = str(tensor.dtype), str(tensor.shape)
+    if isinstance(tensor, FakeTensor) or tensor.is_meta or tensor.layout != torch.strided:
         return hash(about)
+    if tensor.numel() > _LARGEST:
+        return hash((about, _memory(tensor)))
     with no_dispatch():
-        return hash((about, repr(tensor.detach().tolist())))
+        return hash((about, bytes_of(tensor)))

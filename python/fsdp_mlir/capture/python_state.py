@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 import torch
 
 from ..errors import warn
 from .function_caches import FunctionCaches
-from .known_values import known_value
 from .python_floats import ReadNumber, is_number
 from .reached import CONTAINERS, Member, Place, Reached
 
@@ -30,6 +29,10 @@ class Contents:
         self.container.clear()
         by_key = isinstance(self.container, (dict, set))
         (self.container.update if by_key else self.container.extend)(members)
+
+
+# Where a step has left something, and what.
+Slots = list[tuple[Union[Place, Contents], Any]]
 
 
 class PythonState:
@@ -107,15 +110,15 @@ class PythonState:
             if isinstance(now, ReadNumber):
                 place.put(before / 2 + 1 if now.has_fraction else before + 1)
 
-    def changed_slots(self) -> list[Union[Place, Contents]]:
-        """Where another value is now: places, and containers that hold other members."""
+    def left(self) -> Slots:
+        """Where another value is now, in places and among the members of containers; and which."""
         places = [*self._new(), *(p for p in self._places.values() if self._is_other(p))]
         contents = [
             Contents(value)
             for value, before in self._contents.values()
             if not _same_contents(value, before)
         ]
-        return [*places, *contents]
+        return [(slot, slot.read()) for slot in (*places, *contents)]
 
     def _is_other(self, place: Place) -> bool:
         is_set, value = self._values[place.identity]
@@ -135,18 +138,11 @@ class PythonState:
             if not _same_contents(value, contents):
                 Contents(value).put(contents)
 
-    def keep_known(self) -> None:
-        """Gives tensors that a capture has left their values, where these are the code's own."""
-        for place in (*self._places.values(), *self._new()):
-            value = known_value(place.read())
-            if value is not None:
-                place.put(value)
 
-
-def warn_changed(names: list[str], is_read: Optional[bool] = False) -> None:
-    """Warns that the step changes Python state, which the exported one does not. Where it cannot be
-    told whether the next step reads it, `is_read` is None."""
-    if names and is_read is None:
+def warn_changed(names: list[str], is_seen: bool = True) -> None:
+    """Warns that the step changes Python state, which the exported one does not. Unless `is_seen`, it
+    cannot be told whether the next step reads it."""
+    if names and not is_seen:
         warn(
             f"the step changes Python state of {', '.join(names)}, and the exported step keeps "
             "the value of now; what must change from step to step is a buffer changed in place"

@@ -23,14 +23,16 @@ from ..errors import E, ExportError
 from ..step.places import is_users
 from .frozen_in_step import FrozenInStep
 from .kept_numbers import NumbersKept
+from .known_values import known_value
 from .late_decisions import numbers_to_keep
 from .memory_orders import without_gaps
 from .nodes import refusal
 from ..step.names import StateNames
 from .python_draws import python_generators, where_drawn
-from .python_state import PythonState, warn_changed
+from .python_state import PythonState, Slots, warn_changed
 from .replaced_buffers import BuffersReplaced, DataAssigned, take_over
 from .same_graph import first_difference
+from .trials import Number, Trials
 from .value_checks import passed_checks
 
 
@@ -242,8 +244,14 @@ def run_and_differentiate(
     except BuffersReplaced:  # known from now on
         first = run()
     changed, numbers = state.changed(), state.numbers()
+    if changed:
+        left = state.left()
+        state.restore()
+        trials = Trials(step._loss, dict(zip(step._loss.names, batch)))
+        for slot, value in _what_matters(left, numbers, trials):
+            known = known_value(value)
+            slot.put(value if known is None else known)
     state.settle_numbers()
-    state.keep_known()
     step.begin, step.frozen = PythonState(step._loss).restore, step.left_frozen
     second = run()
     if python_generators() != before:
@@ -258,11 +266,22 @@ def run_and_differentiate(
     _check_same(first, second)
     if changed:
         state.restore()
-        kept = numbers_to_keep(step._loss, dict(zip(step._loss.names, batch)))
+        kept = numbers_to_keep(trials)
         if kept:
             raise NumbersKept(kept)
-    warn_changed(changed)
+        warn_changed(changed, is_seen=kept is not None)
     return first
+
+
+def _what_matters(left: Slots, numbers: Sequence[Number], trials: Trials) -> Slots:
+    """Of what a step has left in Python, `numbers` among it, what the next one may compute with."""
+    if trials.are_alike():
+        return []
+    counted = trials.counted()
+    if counted and trials.are_alike(but_for=counted):
+        places = {place.identity for place, _, _ in counted}
+        return [(place, now) for place, _, now in numbers if place.identity in places]
+    return left
 
 
 def _check_same(first: fx.GraphModule, second: fx.GraphModule) -> None:

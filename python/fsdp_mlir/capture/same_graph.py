@@ -10,18 +10,12 @@ from typing import Any, Iterator, Mapping, Optional
 import torch
 from torch import fx
 
-from .known_values import StandIns, known_value, may_compute
+from .known_values import bytes_of, may_compute
 
 
-def first_difference(
-    one: fx.Graph, other: fx.Graph, tables: Optional[Mapping[fx.Node, torch.Tensor]] = None
-) -> Optional[fx.Node]:
-    """The first call that the graphs do not have in common, or None: they are the same.
-
-    `tables` are placeholders of `other`, in graphs of Dynamo's, for constants that `one` may compute.
-    """
-    constants = (_constants(one, {}), _constants(other, tables)) if tables else ({}, {})
-    for ours, theirs in itertools.zip_longest(*map(_calls, (one, other), constants)):
+def first_difference(one: fx.Graph, other: fx.Graph) -> Optional[fx.Node]:
+    """The first call that the graphs do not have in common, or None: they are the same."""
+    for ours, theirs in itertools.zip_longest(_calls(one), _calls(other)):
         if not (ours and theirs and ours[1:] == theirs[1:]):
             return (ours or theirs)[0]
     return None
@@ -39,33 +33,9 @@ def reads_known_numbers(graph: fx.Graph) -> bool:
     return False
 
 
-def _constants(
-    graph: fx.Graph, tables: Mapping[fx.Node, torch.Tensor]
-) -> dict[fx.Node, torch.Tensor]:
-    """The values in a graph of Dynamo's of what is computed of the code's numbers and `tables`."""
-    found: dict[fx.Node, Any] = {}
-    with StandIns() as mode, torch.no_grad():
-        for node in graph.nodes:
-            if node in tables:
-                found[node] = mode.of_constant(tables[node])
-            is_call = node.op in ("call_function", "call_method")
-            if not is_call or not isinstance(node.meta.get("example_value"), torch.Tensor):
-                continue
-            if all(operand in found for operand in node.all_input_nodes):
-                args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: found[n])
-                is_method = node.op == "call_method"
-                function = getattr(torch.Tensor, node.target) if is_method else node.target
-                value = function(*args, **kwargs)
-                if known_value(value) is not None:
-                    found[node] = value
-    return {node: known_value(value) for node, value in found.items()}
-
-
-def _calls(
-    graph: fx.Graph, constants: Mapping[fx.Node, torch.Tensor]
-) -> Iterator[tuple[fx.Node, str, Any]]:
-    """Each call of an op, what it calls, and with what, by number. What a step keeps of its own
-    numbers, computed in one graph and read in another, is its value."""
+def _calls(graph: fx.Graph) -> Iterator[tuple[fx.Node, str, Any]]:
+    """Each call of an op, what it calls, and with what, by number. What is computed of the code's own
+    numbers is its value."""
     numbers: dict[fx.Node, Any] = {}
     known: dict[fx.Node, torch.Tensor] = {}
     count = itertools.count()
@@ -76,14 +46,11 @@ def _calls(
             continue
         body = _attribute(node)
         if isinstance(body, fx.GraphModule):
-            yield from _calls(body.graph, constants)
-        value = constants.get(node)
-        value = _known(node, known) if value is None else value
+            yield from _calls(body.graph)
+        value = _known(node, known)
         if value is not None and value.layout == torch.strided:
             known[node] = value
-            flat = torch.empty(value.numel(), dtype=value.dtype)
-            content = flat.copy_(value.detach().reshape(-1)).view(torch.uint8)
-            numbers[node] = (str(value.dtype), tuple(value.shape), content.numpy().tobytes())
+            numbers[node] = (str(value.dtype), tuple(value.shape), bytes_of(value))
             continue
         numbers[node] = next(count)
         arguments = fx.map_arg((node.args, node.kwargs), lambda n: numbers[n])

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 
 from .explain import called_with, without_values
+from .known_values import StandIns
 from .outcomes import Outcome
 from .python_state import PythonState
 from .reached import Place
 from .replay import NoOperators, OtherCall, Recording, Replay
 from .value_checks import passed_checks
+from .untaken import silent
 from .watched_numbers import Site, Watch, plain, watched, watching
 
 Number = tuple[Place, Any, Any]
@@ -33,6 +36,7 @@ class Trial:
         computes_with: the watched numbers in what was computed.
         left: of each step, the numbers that it has changed.
         written: of the step that raised, what its states held then.
+        mode: that of the tensors without values, the same in all steps.
     """
 
     watch: Watch
@@ -41,6 +45,7 @@ class Trial:
     computes_with: frozenset[str] = frozenset()
     left: list[list[Number]] = dataclasses.field(default_factory=list)
     written: frozenset[int] = frozenset()
+    mode: Any = dataclasses.field(default_factory=lambda: StandIns(sizes_by_values=True))
 
     def values(self, step: int) -> dict[Any, Any]:
         """The numbers that a step has left, by identity of their places."""
@@ -56,9 +61,14 @@ class Trial:
 
 class Trials:
     """Runs the steps of a loss. Where Python makes the calls of an earlier trial again, what these
-    give is not computed again."""
+    give is not computed again.
+
+    Attributes:
+        leave_something: whether a step was seen to leave something in Python.
+    """
 
     def __init__(self, loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> None:
+        self.leave_something = False
         self._loss, self._inputs = loss, inputs
         self._state = PythonState(loss)
         self._recorded: list[list[Recording]] = []
@@ -80,14 +90,59 @@ class Trials:
         numbers = places, known, larger
         for recorded in self._recorded:
             trial, again = Trial(Watch(turned)), iter(recorded)
-            if self._take(trial, numbers, lambda step: self._replay(trial, next(again))):
+            if self._take(trial, lambda step: self._replay(trial, next(again)), *numbers):
                 return trial
         trial, new = Trial(Watch(turned)), []
-        ended = self._take(trial, numbers, lambda step: self._compute(trial, step, new))
-        is_whole = ended and all(recording.is_whole for recording in new)
-        if is_whole and len(self._recorded) < _MOST_RECORDED:
-            self._recorded.append(new)
+
+        def compute(step: int) -> None:
+            new.append(self._compute(trial, step + 0.5))
+
+        if self._take(trial, compute, *numbers):
+            self._keep(new)
         return trial
+
+    @functools.cached_property
+    def plainly(self) -> Trial:
+        """Both steps as they are, but that each reads another number from tensors."""
+        with silent():
+            return self.run()
+
+    def counted(self) -> list[Number]:
+        """The numbers that go on changing. What is the same after the second step is settled, as the
+        size of a cache."""
+        if len(self.plainly.results) < 2:
+            return []
+        first = self.plainly.values(0)
+        left = self.plainly.left[1]
+        return [number for number in left if first.get(number[0].identity) != number[2]]
+
+    def are_alike(self, but_for: Sequence[Number] = ()) -> bool:
+        """Whether the second step computes what the first one does, from what that leaves in Python;
+        of the numbers `but_for` it finds what the first one did."""
+        trial, new = Trial(Watch()), []
+        places = {place.identity for place, _, _ in but_for}
+
+        def compute(step: int) -> None:
+            if step == 1:
+                self.leave_something = bool(self._state.changed())
+                for place, before, _ in trial.left[0]:
+                    if place.identity in places:
+                        place.put(before)
+            new.append(self._compute(trial, 0.5))
+
+        with silent():
+            ended = self._take(trial, compute)
+        if not ended or trial.results[0] != trial.results[1]:
+            return False
+        first, second = trial.outcomes
+        if not (first.reads_numbers or second.reads_numbers):
+            self._keep(new)
+        return first.read == second.read
+
+    def _keep(self, recorded: list[Recording]) -> None:
+        is_whole = all(recording.is_whole for recording in recorded)
+        if is_whole and len(self._recorded) < _MOST_RECORDED:
+            self._recorded.append(recorded)
 
     def listed_numbers(self) -> set[int]:
         """The numbers of Python's containers among which a step may look for one."""
@@ -96,11 +151,12 @@ class Trials:
     def _take(
         self,
         trial: Trial,
-        numbers: tuple[Sequence[Place], Optional[Trial], Any],
         take: Callable[[int], None],
+        places: Sequence[Place] = (),
+        known: Optional[Trial] = None,
+        larger: Any = 0,
     ) -> bool:
         """Takes both steps; whether they have come to their ends."""
-        places, known, larger = numbers
         try:
             for step in (0, 1):
                 for place in (*places, *(self._others(trial, known) if step else ())):
@@ -119,12 +175,13 @@ class Trials:
         before = known.values(0) if known is not None else trial.values(0)
         return [p for p, _, now in trial.left[0] if before.get(p.identity) != now]
 
-    def _compute(self, trial: Trial, step: int, recorded: list[Recording]) -> None:
-        mode, states, batch = without_values(self._loss, self._inputs)
-        named = {**states, **{f"input {n}": t for n, t in enumerate(batch)}}
-        outcome = Outcome(named, trial.watch, step + 0.5)
+    def _compute(self, trial: Trial, number: float) -> Recording:
+        """Takes a step, in which `number` is read from tensors."""
+        mode, states, batch = without_values(self._loss, self._inputs, trial.mode)
+        trial.mode, batch = mode, tuple(map(_another, batch))
+        before = trial.outcomes[-1] if trial.outcomes else None
+        outcome = Outcome(states, batch, trial.watch, number, before)
         recording = Recording(mode, states, batch, outcome)
-        recorded.append(recording)
         trial.outcomes.append(outcome)
         with mode, enable_python_dispatcher(), passed_checks(), outcome:
             try:
@@ -139,9 +196,11 @@ class Trials:
         tensors = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
         trainable = tuple(name for name, tensor in states.items() if tensor.requires_grad)
         result = outcome.digests(tensors), trainable
+        outcome.end(states)
         recording.end(value, metrics, result)
         trial.results.append(result)
         trial.computes_with |= outcome.numbers(tensors)
+        return recording
 
     def _replay(self, trial: Trial, recording: Recording) -> None:
         replay = Replay(recording, trial.watch)
@@ -157,6 +216,14 @@ class Trials:
         replay.end(value, metrics)
         trial.outcomes.append(recording.outcome)
         trial.results.append(recording.result)
+
+
+def _another(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor without values like an input, in other memory: each step has a batch of its own."""
+    about = {"dtype": tensor.dtype, "device": tensor.device}
+    with tensor.fake_mode:
+        another = torch.empty_strided(tensor.shape, tensor.stride(), **about)
+    return another.requires_grad_(tensor.requires_grad)
 
 
 def _gradients(loss: Any, states: Mapping[str, torch.Tensor]) -> tuple[Any, ...]:

@@ -144,67 +144,6 @@ def test_python_state_beside_the_model_is_a_warning(tmp_path: pathlib.Path) -> N
     assert HISTORY == []
 
 
-class Leaves(nn.Linear):
-    """Keeps what `uses` puts into its attributes, which are no buffers."""
-
-    def __init__(self, uses: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
-        super().__init__(8, 3)
-        self.uses, self.last, self.count = uses, None, torch.tensor(0.0)
-        self.table: dict[Any, torch.Tensor] = {}
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.uses(self, super().forward(x))
-
-
-def adds_the_last(m: Leaves, y: torch.Tensor) -> torch.Tensor:
-    last, m.last = m.last, y.detach()
-    return y if last is None else y + last
-
-
-def divides_by_the_first(m: Leaves, y: torch.Tensor) -> torch.Tensor:
-    return y / m.table.setdefault("scale", y.detach().abs().mean())
-
-
-def counts_in_a_tensor(m: Leaves, y: torch.Tensor) -> torch.Tensor:
-    m.count = m.count + 1
-    return y * m.count
-
-
-def does_something_else_behind_a_table(m: Leaves, y: torch.Tensor) -> torch.Tensor:
-    if m.last is None:
-        m.last = torch.arange(3).cos()
-        return y * m.last
-    return -y * m.last
-
-
-@pytest.mark.provokes("FSDP-E0207")
-@pytest.mark.parametrize(
-    "uses",
-    [adds_the_last, divides_by_the_first, counts_in_a_tensor, does_something_else_behind_a_table],
-)
-def test_a_tensor_that_the_next_step_reads_is_refused(uses: Any, tmp_path: pathlib.Path) -> None:
-    text = r"^test_eager_only.py:\d+: the step .* Python state.* make that state a buffer"
-    with pytest.raises(ExportError, match=text):
-        export(classify(Leaves(uses)), tmp_path)
-
-
-def keeps_what_it_gives(m: Leaves, y: torch.Tensor) -> torch.Tensor:
-    m.last = [y, {"mean": y.mean()}]
-    return y + m.last[1]["mean"]
-
-
-def makes_a_table(m: Leaves, y: torch.Tensor) -> torch.Tensor:
-    if m.last is None:
-        m.last = torch.arange(3).cos()
-    return y * m.last + m.table.setdefault(3, torch.ones(3).cumsum(0))
-
-
-@pytest.mark.parametrize("uses", [keeps_what_it_gives, makes_a_table])
-def test_a_tensor_that_no_other_step_reads(uses: Any, tmp_path: pathlib.Path) -> None:
-    exported = assert_same_as_eager(classify(Leaves(uses)), tmp_path)
-    assert ["no step computes with what an earlier" in text for text in exported.warnings] == [True]
-
-
 def test_functional_call_changes_no_state(tmp_path: pathlib.Path) -> None:
     def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         halves = {name: value / 2 for name, value in model.named_parameters()}

@@ -33,6 +33,7 @@ class Counts(nn.Module):
         self.steps, self.at, self.phase, self.uses = 0, at, 0, uses
         self.weights = [1.0] * at + [0.5] * 5000
         self.counts, self.milestones = {"steps": 0}, {at: 0.5, 2 * at: 0.25}
+        self.table = None
         self.register_buffer("scale", torch.ones(3))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -74,6 +75,24 @@ def is_copied_and_saved(m: Counts, y: Tensor) -> Tensor:
         m.scale.copy_(y.detach().mean(0))
         torch.save(m.scale, PATHS[-1])
     return y * m.scale
+
+
+def checks_values(m: Counts, y: Tensor) -> Tensor:
+    if (y.abs() > 1e6).any():
+        raise ValueError("the layer gives large values")
+    return y * 2 if m.steps < m.at else y  # here
+
+
+def selects_rows(m: Counts, y: Tensor) -> Tensor:
+    rows = torch.nonzero(y[:, 0] > 0).squeeze(-1)
+    y = y.index_add(0, rows, m.layer.weight.sum() * y[rows])
+    return y * 2 if m.steps < m.at else y  # here
+
+
+def has_a_table(m: Counts, y: Tensor) -> Tensor:
+    if m.table is None:
+        m.table = m.scale.cos()
+    return y * m.table if m.steps < m.at else y  # here
 
 
 def is_in_a_window(m: Counts, y: Tensor) -> Tensor:
@@ -184,7 +203,9 @@ def line_of(function: Callable) -> str:
 
 
 @pytest.mark.provokes("FSDP-E0207")
-@pytest.mark.parametrize("uses", (*DECISIONS, is_copied_and_saved))
+@pytest.mark.parametrize(
+    "uses", (*DECISIONS, is_copied_and_saved, checks_values, selects_rows, has_a_table)
+)
 def test_a_later_decision_is_refused(
     uses: Callable[[Counts, Tensor], Tensor], tmp_path: pathlib.Path
 ) -> None:

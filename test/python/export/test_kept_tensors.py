@@ -1,0 +1,136 @@
+"""Tests of tensors that a step leaves in Python: a table that it makes once and then reads, as rotary
+embeddings keep their cosines, is what a plan may compute each time; another one is not."""
+
+import pathlib
+import threading
+from typing import Any, Callable
+
+import pytest
+import torch
+from exporting import assert_same_as_eager, classify, export
+from torch import Tensor, nn
+
+from fsdp_mlir import ExportError
+
+LOCK = threading.RLock()  # which Dynamo does not follow
+
+
+class Keeps(nn.Linear):
+    """Keeps what `uses` puts into its attributes, which are no buffers."""
+
+    def __init__(self, uses: Callable[[Any, Tensor], Tensor], runs: bool = False) -> None:
+        super().__init__(8, 3)
+        self.uses, self.runs = uses, runs
+        self.last, self.other, self.count = None, None, torch.tensor(0.0)
+        self.table: dict[Any, Any] = {}
+        self.register_buffer("frequencies", torch.rand(3))
+        self.register_buffer("mean", torch.rand(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.runs:
+            return self.uses(self, super().forward(x))
+        with LOCK:
+            return self.uses(self, super().forward(x))
+
+
+def keeps_what_it_gives(m: Keeps, y: Tensor) -> Tensor:
+    m.last = [y, {"mean": y.mean()}]
+    return y + m.last[1]["mean"]
+
+
+def has_tables_of_its_own(m: Keeps, y: Tensor) -> Tensor:
+    if m.last is None:
+        m.last = torch.arange(100_000).cos()
+    return y * m.last[:3] + m.table.setdefault(3, torch.ones(3).cumsum(0))
+
+
+def has_tables_of_a_buffer(m: Keeps, y: Tensor) -> Tensor:
+    if 3 not in m.table:
+        angles = torch.outer(torch.arange(50_000.0), m.frequencies)
+        m.table[3] = angles.cos(), angles.sin()
+    cosines, sines = m.table[3]
+    return y * cosines[4] + sines[5]
+
+
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("uses", [has_tables_of_its_own, has_tables_of_a_buffer])
+def test_a_table_is_computed_each_time(uses: Any, runs: bool, tmp_path: pathlib.Path) -> None:
+    exported = assert_same_as_eager(classify(Keeps(uses, runs)), tmp_path)
+    (warning,) = exported.warnings
+    assert "no step computes with what an earlier" in warning
+
+
+def test_what_is_left_is_not_read(tmp_path: pathlib.Path) -> None:
+    exported = assert_same_as_eager(classify(Keeps(keeps_what_it_gives)), tmp_path)
+    assert ["no step computes with what an earlier" in text for text in exported.warnings] == [True]
+
+
+def adds_the_last(m: Keeps, y: Tensor) -> Tensor:
+    last, m.last = m.last, y.detach()
+    return y if last is None else y + last
+
+
+def divides_by_the_first(m: Keeps, y: Tensor) -> Tensor:
+    return y / m.table.setdefault("scale", y.detach().abs().mean())
+
+
+def counts_in_a_tensor(m: Keeps, y: Tensor) -> Tensor:
+    m.count = m.count + 1
+    return y * m.count
+
+
+def does_something_else_behind(m: Keeps, y: Tensor) -> Tensor:
+    if m.last is None:
+        m.last = m.frequencies.cos()
+        return y * m.last
+    return -y * m.last
+
+
+def reads_another(m: Keeps, y: Tensor) -> Tensor:
+    if m.last is None:
+        m.last, m.other = m.frequencies.cos(), m.frequencies.sin()
+        return y * m.last
+    return y * m.other
+
+
+def has_one_of_what_changes(m: Keeps, y: Tensor) -> Tensor:
+    if m.last is None:
+        m.last = m.mean.cos()
+    with torch.no_grad():
+        m.mean.mul_(0.9)
+    return y * m.last
+
+
+def has_one_of_what_is_replaced(m: Keeps, y: Tensor) -> Tensor:
+    if m.last is None:
+        m.last = m.mean.cos()
+    m.mean = m.mean * 0.9
+    return y * m.last
+
+
+def has_one_of_a_weight(m: Keeps, y: Tensor) -> Tensor:
+    if m.last is None:
+        m.last = m.weight.detach().mean()
+    return y * m.last
+
+
+def has_one_that_is_drawn(m: Keeps, y: Tensor) -> Tensor:
+    if m.last is None:
+        m.last = torch.rand(3)
+    return y * m.last
+
+
+OTHERS = (
+    *(adds_the_last, divides_by_the_first, counts_in_a_tensor),
+    *(does_something_else_behind, reads_another, has_one_of_what_changes),
+    *(has_one_of_what_is_replaced, has_one_of_a_weight, has_one_that_is_drawn),
+)
+
+
+@pytest.mark.provokes("FSDP-E0207")
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("uses", OTHERS)
+def test_another_one_is_refused(uses: Any, runs: bool, tmp_path: pathlib.Path) -> None:
+    text = r"^test_kept_tensors.py:\d+: the step .* Python state.* make that state a buffer"
+    with pytest.raises(ExportError, match=text):
+        export(classify(Keeps(uses, runs)), tmp_path)
