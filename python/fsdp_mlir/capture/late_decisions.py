@@ -24,9 +24,9 @@ _EXPONENTS = 21
 _MOST_LISTED = 32
 
 
-def numbers_to_keep(trials: Trials) -> Optional[list[Number]]:
+def numbers_to_keep(trials: Trials, kept: Sequence[Place] = ()) -> Optional[list[Number]]:
     """The numbers that the step keeps in Python, where it computes with one of them; None where it
-    cannot be told, as trials do not come to the end.
+    cannot be told, as trials do not come to the end. `kept` have those that are buffers already.
 
     Raises:
         ExportError: what the step computes depends on what it decides by one, now or later.
@@ -35,7 +35,8 @@ def numbers_to_keep(trials: Trials) -> Optional[list[Number]]:
         plainly = trials.plainly
         if len(plainly.results) < 2:
             return None
-        numbers = trials.counted()
+        known_kept = {place.identity for place in kept}
+        numbers = [n for n in trials.counted() if n[0].identity not in known_kept]
         if not numbers:
             return []
         places = [place for place, _, _ in numbers]

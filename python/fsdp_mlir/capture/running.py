@@ -46,6 +46,7 @@ class RunStep(torch.nn.Module):
         checks: where the last run checked values.
         frozen: names of the parameters that are frozen when a run begins.
         left_frozen: and when the last one has ended.
+        kept: the numbers that the step keeps, which are buffers of this module.
 
     Args:
         whole_numbers: whether those that are read from tensors have symbols, as sizes have.
@@ -71,10 +72,10 @@ class RunStep(torch.nn.Module):
             for tensor in (*module._parameters.values(), *module._buffers.values()):
                 if tensor is not None and id(tensor) not in self._targets:
                     self._register(tensor, names)
-        self._kept = tuple(names.kept.values())
+        self.kept = tuple(names.kept.values())
         self._found: list[tuple[bool, Any]] = []  # in their places, before and after forward
         self._left: list[Any] = []
-        for number in self._kept:
+        for number in self.kept:
             self._register(number.tensor, names)
 
     def _register(self, tensor: torch.Tensor, names: StateNames) -> None:
@@ -160,14 +161,14 @@ class RunStep(torch.nn.Module):
     def _own_numbers(self) -> Iterator[None]:
         """What this module has now in the places of the numbers that the step keeps, until
         `put_numbers_back`: the code of a backward pass reads what forward has left."""
-        self._found = [(number.place.is_set, number.place.read()) for number in self._kept]
-        own = [getattr(self, self._targets[id(number.tensor)]) for number in self._kept]
-        for number, buffer in zip(self._kept, own):
+        self._found = [(number.place.is_set, number.place.read()) for number in self.kept]
+        own = [getattr(self, self._targets[id(number.tensor)]) for number in self.kept]
+        for number, buffer in zip(self.kept, own):
             number.give(buffer)
         yield
-        for number, buffer in zip(self._kept, own):
+        for number, buffer in zip(self.kept, own):
             number.take_over(buffer)
-        self._left = [number.place.read() for number in self._kept]
+        self._left = [number.place.read() for number in self.kept]
 
     def put_numbers_back(self) -> None:
         """Leaves the numbers that the step keeps as they were in front of it.
@@ -179,10 +180,10 @@ class RunStep(torch.nn.Module):
         self._found, self._left = [], []
         changed = [
             number.place.name
-            for number, value in zip(self._kept, left)
+            for number, value in zip(self.kept, left)
             if number.place.read() is not value
         ]
-        for number, (is_set, value) in zip(self._kept, found):
+        for number, (is_set, value) in zip(self.kept, found):
             number.place.put(value, is_set)
         if changed:
             raise ExportError(
@@ -266,7 +267,7 @@ def run_and_differentiate(
     _check_same(first, second)
     if changed:
         state.restore()
-        kept = numbers_to_keep(trials)
+        kept = numbers_to_keep(trials, [number.place for number in step.kept])
         if kept:
             raise NumbersKept(kept)
         warn_changed(changed, is_seen=kept is not None)

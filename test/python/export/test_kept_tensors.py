@@ -23,6 +23,7 @@ class Keeps(nn.Linear):
         self.uses, self.runs = uses, runs
         self.last, self.other, self.count = None, None, torch.tensor(0.0)
         self.table: dict[Any, Any] = {}
+        self.calls = 0
         self.register_buffer("frequencies", torch.rand(3))
         self.register_buffer("mean", torch.rand(3))
 
@@ -44,6 +45,13 @@ def has_tables_of_its_own(m: Keeps, y: Tensor) -> Tensor:
     return y * m.last[:3] + m.table.setdefault(3, torch.ones(3).cumsum(0))
 
 
+def has_one_beside_a_count(m: Keeps, y: Tensor) -> Tensor:
+    if m.last is None:
+        m.last = m.frequencies.cos()
+    m.calls += 1
+    return y * m.last * (1 + 0.1 * m.calls)
+
+
 def has_tables_of_a_buffer(m: Keeps, y: Tensor) -> Tensor:
     if 3 not in m.table:
         angles = torch.outer(torch.arange(50_000.0), m.frequencies)
@@ -58,6 +66,11 @@ def test_a_table_is_computed_each_time(uses: Any, runs: bool, tmp_path: pathlib.
     exported = assert_same_as_eager(classify(Keeps(uses, runs)), tmp_path)
     (warning,) = exported.warnings
     assert "no step computes with what an earlier" in warning
+
+
+def test_a_table_beside_a_count(tmp_path: pathlib.Path) -> None:
+    exported = export(classify(Keeps(has_one_beside_a_count)), tmp_path)
+    assert any("changes model.calls, with which it computes" in text for text in exported.notes)
 
 
 def test_what_is_left_is_not_read(tmp_path: pathlib.Path) -> None:
