@@ -234,16 +234,15 @@ def run_and_differentiate(
     def run() -> fx.GraphModule:
         try:
             return differentiate(step, batch)
+        except BuffersReplaced:  # known from now on
+            return differentiate(step, batch)
         finally:
             step.put_numbers_back()
 
     before = python_generators()
     # Differentiating runs it more than once: each time from where a first step begins.
     step.begin = state.restore
-    try:
-        first = run()
-    except BuffersReplaced:  # known from now on
-        first = run()
+    first = run()
     changed, numbers = state.changed(), state.numbers()
     if changed:
         left = state.left()

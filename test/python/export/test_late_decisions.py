@@ -53,6 +53,12 @@ def changes_a_buffer(m: Counts, y: Tensor) -> Tensor:
     return y * m.scale
 
 
+def replaces_a_buffer(m: Counts, y: Tensor) -> Tensor:
+    if m.steps % m.at == 0:  # here
+        m.scale = m.scale * 0.9
+    return y * m.scale
+
+
 def warms_up(m: Counts, y: Tensor) -> Tensor:
     return y * 0.1 if m.steps < m.at else y  # here
 
@@ -178,6 +184,7 @@ DECISIONS = (
     counts_in_a_dict,
     copies_the_target,
     changes_a_buffer,
+    replaces_a_buffer,
     warms_up,
     has_a_threshold,
     has_two_conditions,

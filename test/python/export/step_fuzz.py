@@ -1,0 +1,238 @@
+"""Random training steps that keep things in Python, against eager PyTorch.
+
+python test/python/export/step_fuzz.py --seeds 0:200     says which seeds fail, and how
+
+A seed is a model whose forward counts, branches, keeps tensors and changes buffers. What must hold:
+- the step is refused with an error of ours that names a line of it;
+- or it is taken, and so many steps have the losses and the weights that eager PyTorch has.
+Where eager PyTorch itself fails, nothing is asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import importlib.util
+import pathlib
+import random
+import sys
+import tempfile
+import warnings
+from typing import Callable, Iterator
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[2] / "python")]
+
+import torch  # noqa: E402
+
+import fsdp_mlir  # noqa: E402
+
+STEPS = 8
+_WRONG = "WRONG"
+HEAD = """import threading
+import torch
+from torch import nn
+
+LOCK = threading.RLock()
+
+
+class Model(nn.Linear):
+    def __init__(self):
+        super().__init__(8, 3)
+        self.n, self.k, self.f, self.flag, self.size = 0, 0, 0.5, False, None
+        self.t, self.u, self.c = None, None, torch.tensor(0.5)
+        self.d, self.l = {}, []
+        self.register_buffer("fixed", torch.rand(3))
+        self.register_buffer("moved", torch.rand(3))
+        self.frozen = nn.Parameter(torch.rand(3), requires_grad=False)
+        self.inner = nn.Linear(3, 3)
+
+    def forward(m, x):
+        y = super().forward(x)
+"""
+CONDITIONS = (
+    *("m.n < {k}", "m.n % {j} == {i}", "m.n in ({i}, {k})", "m.n >= {k} and m.flag"),
+    *("m.t is None", "m.u is None", "m.flag", "not m.flag", "m.training", "m.size != len(y)"),
+    *("len(m.l) > {i}", "{i} in m.d", "m.f < 0.3", "m.k > {i}", "y.shape[0] > 2"),
+)
+TENSORS = (
+    *("m.fixed.cos()", "m.moved.sin()", "torch.arange(3.0)", "y.mean(0)", "y.detach().mean(0)"),
+    *("m.weight.detach().mean()", "m.frozen.cos()", "m.c", "torch.full((3,), m.f)"),
+    *("(m.t if m.t is not None else m.fixed)", "(m.u if m.u is not None else 1.0)"),
+    *("(m.l[-1] if m.l else m.fixed)", "m.d.get({i}, m.fixed)", "m.inner(m.fixed)"),
+    *("torch.outer(m.fixed, m.fixed).sum(0)", "torch.tensor([1.0, m.f, 2.0])", "m.fixed"),
+)
+NUMBERS = (
+    *("(1 + 0.1 * m.n)", "m.f", "(1 + len(m.l))", "0.9**m.n", "min(m.n, {k})", "(m.k + 0.5)"),
+    *("(1.0 if m.n < {k} else 0.5)", "0.7", "max(0.1, 1 - m.n / {k})", "(m.n // {j} + 1)"),
+)
+# What may stand alone, and on either side of a branch.
+STATEMENTS = (
+    *("m.n += 1", "m.n += 1", "m.k = m.n % {j}", "m.k += 1", "m.f *= 0.9", "m.f = m.f / 2 + 0.1"),
+    *("m.flag = True", "m.flag = not m.flag", "m.size = len(y)", "m.n = min(m.n + 1, {k})"),
+    *("m.t = {tensor}", "m.u = {tensor}", "m.d.setdefault({i}, {tensor})", "m.l.append({tensor})"),
+    *("m.d[{i}] = {tensor}", "m.l = m.l[-2:]", "m.c = m.c + 1", "m.t = None", "m.l.clear()"),
+    *(
+        "m.moved.data.mul_(0.9)",
+        "m.moved = m.moved * 0.9",
+        "m.moved.data.copy_(y.detach().mean(0))",
+    ),
+    *("y = y * {number}", "y = y * {number}", "y = y + {tensor}", "y = y * {tensor}"),
+    *("y = y.relu()", "y = -y", "y = m.inner(y)"),
+)
+# With which it ends, so that what it keeps counts.
+USES = (
+    *("y = y * {number}", "y = y * {tensor}", "y = y + {tensor}", "y = y * (m.t if m.flag else 1)"),
+    *("y = y if {condition} else -y", "y = y * (2 if {condition} else {number})"),
+)
+
+
+class Writer:
+    """Writes the step of a seed.
+
+    Attributes:
+        body: what its forward does with `y`.
+        source: the whole file.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        indent = "        "
+        lines = [f"{indent}m.n += 1"] if self._random.random() < 0.6 else []
+        for _ in range(self._random.randint(2, 6)):
+            lines += self._statement(2)
+        lines += [indent + self._fill(self._random.choice(USES)) for _ in range(2)]
+        if self._random.random() < 0.4:  # which Dynamo does not follow
+            lines = [f"{indent}with LOCK:", *("    " + line for line in lines)]
+        self.body = "\n".join([*lines, f"{indent}return y", ""])
+        self.source = HEAD + self.body
+
+    def _statement(self, depth: int) -> list[str]:
+        indent = "    " * depth
+        if self._random.random() > 0.45 or depth > 3:
+            return [indent + self._fill(self._random.choice(STATEMENTS))]
+        kind = self._random.random()
+        if kind < 0.3:  # a table
+            name = self._random.choice("tu")
+            return [f"{indent}if m.{name} is None:", f"{indent}    m.{name} = {self._tensor()}"]
+        lines = [f"{indent}if {self._fill(self._random.choice(CONDITIONS))}:"]
+        lines += self._statement(depth + 1)
+        if kind < 0.6:
+            lines += [f"{indent}else:", *self._statement(depth + 1)]
+        return lines
+
+    def _tensor(self) -> str:
+        return self._fill(self._random.choice(TENSORS))
+
+    def _fill(self, text: str) -> str:
+        return text.format(
+            i=self._random.randint(0, 2),
+            j=self._random.randint(2, 3),
+            k=self._random.choice((1, 3, 5, 50)),
+            tensor=self._fill(self._random.choice(TENSORS)) if "{tensor}" in text else "",
+            condition=self._fill(self._random.choice(CONDITIONS)) if "{condition}" in text else "",
+            number=self._fill(self._random.choice(NUMBERS)) if "{number}" in text else "",
+        )
+
+
+def batches() -> list[dict[str, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(1)
+    return [
+        {
+            "x": torch.randn(4, 8, generator=generator),
+            "y": torch.randint(3, (4,), generator=generator),
+        }
+        for _ in range(STEPS)
+    ]
+
+
+def loss(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.cross_entropy(model(x), y)
+
+
+def eager(model: torch.nn.Module) -> tuple[list[float], dict[str, torch.Tensor]]:
+    optimizer = torch.optim.SGD((p for p in model.parameters() if p.requires_grad), lr=0.1)
+    losses = []
+    for batch in batches():
+        value = loss(model, **batch)
+        value.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(value.item())
+    return losses, dict(model.state_dict())
+
+
+def by_plan(model: torch.nn.Module) -> tuple[list[float], dict[str, torch.Tensor]]:
+    optimizer = torch.optim.SGD((p for p in model.parameters() if p.requires_grad), lr=0.1)
+    step = fsdp_mlir.TrainingStep(model, loss, optimizer, inputs=batches()[0])
+    with fsdp_mlir.compile(step) as run:
+        losses = [run(batch) for batch in batches()]
+        return losses, {name: value.clone() for name, value in run.state_dict().items()}
+
+
+def made(path: pathlib.Path) -> Callable[[], torch.nn.Module]:
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[path.stem] = module
+    specification.loader.exec_module(module)
+
+    def make() -> torch.nn.Module:
+        torch.manual_seed(0)
+        return module.Model()
+
+    return make
+
+
+def outcome(seed: int, folder: pathlib.Path) -> str:
+    """What a seed came to: "same", "refused: ...", "eager fails: ...", or "WRONG: ..."."""
+    path = folder / f"step_of_seed_{seed}.py"
+    path.write_text(Writer(seed).source)
+    make = made(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            losses, states = eager(make())
+        except Exception as error:
+            return f"eager fails: {type(error).__name__}"
+        try:
+            ours, theirs = by_plan(make())
+        except fsdp_mlir.ExportError as error:
+            named = f"step_of_seed_{seed}.py:" in str(error) or "model." in str(error)
+            return f"refused: {error}" if named else f"{_WRONG}: no line in: {error}"
+        except Exception as error:
+            return f"{_WRONG}: {type(error).__name__}: {error}"
+    if ours != losses:
+        first, *_ = (n for n, pair in enumerate(zip(ours, losses)) if pair[0] != pair[1])
+        return f"{_WRONG}: step {first} has the loss {ours[first]}, eager {losses[first]}"
+    other = [name for name, value in theirs.items() if not torch.equal(value, states[name])]
+    return f"{_WRONG}: {', '.join(other)} of eager are others" if other else "same"
+
+
+def is_wrong(found: str) -> bool:
+    return found.startswith(_WRONG)
+
+
+def seeds(text: str) -> Iterator[int]:
+    first, _, last = text.partition(":")
+    yield from range(int(first), int(last or int(first) + 1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", default="0:200", help="FIRST:LAST, or one (0:200)")
+    parser.add_argument("--show", action="store_true", help="print every step and its outcome")
+    options = parser.parse_args()
+    counts: collections.Counter[str] = collections.Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in seeds(options.seeds):
+            found = outcome(seed, pathlib.Path(folder))
+            counts[found.partition(":")[0]] += 1
+            if options.show or is_wrong(found):
+                print(f"seed {seed}: {found}\n{Writer(seed).body}", flush=True)
+    print(", ".join(f"{kind} {count}" for kind, count in sorted(counts.items())))
+    sys.exit(_WRONG in counts)
+
+
+if __name__ == "__main__":
+    main()
