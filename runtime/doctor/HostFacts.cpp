@@ -3,6 +3,7 @@
 #include "comm/ControlGroup.h"
 #include "comm/HostProcess.h"
 #include "device/Device.h"
+#include "launch/Secret.h"
 #include "plan/LoadedLibraries.h"
 
 #include <ATen/ops/empty.h>
@@ -31,6 +32,7 @@ constexpr const char *prefixes[] = {
     "LD_PRELOAD", "MASTER_", "MKL_",  "NCCL_", "OMP_", "ONEDNN_",
     "TORCH_NCCL_"};
 
+/// Without the run's secret: people send each other what the doctor prints.
 std::map<std::string, std::string> findVariables() {
   std::map<std::string, std::string> found;
   for (char **entry = environ; *entry; ++entry) {
@@ -41,6 +43,7 @@ std::map<std::string, std::string> findVariables() {
     if (size_t equals = text.find('='); matters && equals != std::string::npos)
       found[text.substr(0, equals)] = text.substr(equals + 1);
   }
+  found.erase(secretVariable);
   return found;
 }
 
