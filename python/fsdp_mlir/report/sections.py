@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Optional
+from dataclasses import dataclass
+from typing import Any, Iterable
 
 from .charts import line_chart
 from .facts import Run
@@ -149,6 +150,33 @@ def progress(run: Run) -> Markup:
     )
 
 
+@dataclass
+class Traffic:
+    """A unit's collectives in a step, all micro-batches together, and what a rank sends in them."""
+
+    collectives: int = 0
+    gathers_forward: int = 0
+    gathers_backward: int = 0
+    reductions: int = 0
+    sent: int = 0
+
+
+def unit_traffic(run: Run) -> dict[str, Traffic]:
+    found = {unit["unit"]: Traffic() for unit in run.plan["units"]}
+    for program in programs_of_a_step(run):
+        times = run.plan["micro_batches"] - 1 if program == "accumulate" else 1
+        for c in run.plan["programs"][program]["collectives"]:
+            if (own := found.get(c.get("unit"))) is None:
+                continue
+            gathers = c["kind"] == "all-gather"
+            own.collectives += times
+            own.gathers_forward += times * (gathers and c["region"] == "forward")
+            own.gathers_backward += times * (gathers and c["region"] == "backward")
+            own.reductions += times * (c["kind"] in ("reduce-scatter", "all-reduce"))
+            own.sent += times * c["bytes_sent_per_rank"]
+    return found
+
+
 def _axis(axis: Json) -> str:
     """`4 (shard)`, or `4 (gpus: shard)` where its name is not its role."""
     names = dict.fromkeys((axis["name"], axis["role"]))
@@ -158,15 +186,11 @@ def _axis(axis: Json) -> str:
 def units(run: Run) -> Markup:
     plan = run.plan
     mesh = " × ".join(map(_axis, plan["mesh"])) or "one rank"
-    collectives = [c for name in _turns(run) for c in plan["programs"][name]["collectives"]]
+    traffic = unit_traffic(run)
     rows, folds = [], []
     for unit in plan["units"]:
         name = unit["unit"]
-        own = [c for c in collectives if c.get("unit") == name]
-
-        def count(kind: str, region: Optional[str] = None) -> int:
-            return sum(c["kind"] == kind and region in (None, c["region"]) for c in own)
-
+        own = traffic[name]
         rows.append(
             (
                 name,
@@ -174,10 +198,10 @@ def units(run: Run) -> Markup:
                 of_bytes(unit["parameter_bytes"]),
                 of_bytes(unit["bytes_per_rank"]),
                 of_bytes(unit["optimizer_bytes_per_rank"]),
-                count("all-gather", "forward"),
-                count("all-gather", "backward"),
-                count("reduce-scatter") + count("all-reduce"),
-                of_bytes(sum(c["bytes_sent_per_rank"] for c in own)),
+                own.gathers_forward,
+                own.gathers_backward,
+                own.reductions,
+                of_bytes(own.sent),
             )
         )
         states = [s for s in plan["states"] if s.get("unit") == name and s["role"] == "parameter"]

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from fsdp_mlir.report import sections
 from fsdp_mlir.report.__main__ import main
 from fsdp_mlir.report.page import write_whole
 from fsdp_mlir.report.facts import read_run
@@ -203,6 +204,9 @@ def test_sums_are_those_of_plan_and_metrics(run_folder: pathlib.Path, plans: Pla
     # Of two ranks each sends what it contributes, to the other one.
     moved = sum(page.facts["commands"][command]["moved"] for command in drawn)
     assert moved * STEPS == sum(c["bytes"] for c in summary["collectives"])
+    sent = sections.unit_traffic(read_run(run_folder))
+    assert sum(unit.sent for unit in sent.values()) == moved, "of all micro-batches"
+    assert sum(unit.collectives for unit in sent.values()) == len(drawn)
 
 
 @pytest.mark.quick
