@@ -11,8 +11,10 @@ Points = Sequence[tuple[float, float]]
 
 _WIDTH, _HEIGHT = 420, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 10, 10, 26
-# What a picture of this width can show; the rest is left out evenly.
+# What a picture of this width can show.
 _MOST_POINTS = 600
+# Those that the page's style has; more lines take them again.
+_COLOURS = 10
 
 
 def line_chart(title: str, unit: str, lines: Sequence[tuple[str, Points]]) -> Markup:
@@ -57,7 +59,7 @@ def line_chart(title: str, unit: str, lines: Sequence[tuple[str, Points]]) -> Ma
     curves = joined(
         tag(
             "polyline" if len(points) > 1 else "circle",
-            class_=f"line line{i}",
+            class_=f"line line{i % _COLOURS}",
             **(
                 {"points": " ".join(f"{_fixed(x_of(x))},{_fixed(y_of(y))}" for x, y in points)}
                 if len(points) > 1
@@ -79,7 +81,7 @@ def line_chart(title: str, unit: str, lines: Sequence[tuple[str, Points]]) -> Ma
         role="img",
     )
     legend = joined(
-        tag("span", tag("i", class_=f"key line{i}"), " ", name, class_="entry")
+        tag("span", tag("i", class_=f"key line{i % _COLOURS}"), " ", name, class_="entry")
         for i, (name, _) in enumerate(drawn)
     )
     head = tag("figcaption", tag("b", title), f" {unit} ", legend if len(drawn) > 1 else "")
@@ -87,8 +89,16 @@ def line_chart(title: str, unit: str, lines: Sequence[tuple[str, Points]]) -> Ma
 
 
 def _thin(points: Points) -> Points:
-    stride = -(-len(points) // _MOST_POINTS)
-    return [*points[:-1:stride], points[-1]] if stride > 1 else points
+    """Of so many neighbours the lowest and the highest, so that what stands out is seen; and both
+    ends."""
+    stride = 2 * -(-len(points) // _MOST_POINTS)
+    if stride <= 2:
+        return points
+    kept = {0, len(points) - 1}
+    for begin in range(0, len(points), stride):
+        block = range(begin, min(begin + stride, len(points)))
+        kept |= {pick(block, key=lambda i: points[i][1]) for pick in (min, max)}
+    return [points[i] for i in sorted(kept)]
 
 
 def _ticks(low: float, high: float) -> list[float]:

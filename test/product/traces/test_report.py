@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from fsdp_mlir.report import sections
 from fsdp_mlir.report.__main__ import main
+from fsdp_mlir.report.charts import line_chart
 from fsdp_mlir.report.page import write_whole
 from fsdp_mlir.report.facts import read_run
 from fsdp_mlir.report.page import MOST_BYTES
@@ -227,6 +228,24 @@ def test_a_loss_that_is_not_finite_is_said(plans: Plans, tmp_path: pathlib.Path)
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
     text = make(tmp_path).text
     assert "not finite" in text and "from 2.5000, 2 logged steps" in text
+
+
+@pytest.mark.quick
+def test_a_long_curve_keeps_what_stands_out() -> None:
+    """Of 100,000 steps a picture has no room for all; one that is far off must be seen."""
+    points = [(float(step), 2.0) for step in range(100_000)]
+    points[50_003] = (50_003.0, 500.0)
+    drawn = line_chart("loss", "", [("training", points)])
+    assert len(drawn) < 20_000 and ">500</text>" in drawn
+
+
+@pytest.mark.quick
+def test_each_line_of_a_chart_has_a_colour() -> None:
+    """Three losses in turn with an evaluation are five lines."""
+    style = (chain.ROOT / "python" / "fsdp_mlir" / "report" / "page.css").read_text()
+    lines = [(f"loss {i}", [(1.0, 1.0), (2.0, 2.0)]) for i in range(12)]
+    for name in re.findall(r'class="line (\w+)"', line_chart("loss", "", lines)):
+        assert f".{name} {{ stroke: " in style, name
 
 
 def test_a_trace_of_another_plan_is_left_out(
