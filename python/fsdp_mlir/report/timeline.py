@@ -16,7 +16,8 @@ MOST_POINTS = 4_000
 
 @dataclass
 class Bars:
-    """What one process did in one step. Times are ns from the step's beginning on rank 0.
+    """What one process did in one step. Times are ns from the step's beginning on the first rank
+    to begin it, of those that are drawn.
 
     Attributes:
         lanes: by track: its name, and its bars (begin, duration, number in the table).
@@ -94,7 +95,7 @@ def timeline(trace: Json) -> Timeline:
     table = _Table()
     predicted = [pid for pid in names if pid not in ranks]
     step = _median_step(events[ranks[0]]) if ranks else None
-    zero = _span(events[ranks[0]], step)[0] if step is not None else 0
+    zero = min((_span(events[rank], step)[0] for rank in ranks[:MOST_RANKS]), default=0)
     found, left_out = [], []
     for pid in predicted + ranks:
         is_rank = pid in ranks

@@ -21,6 +21,7 @@ from fsdp_mlir.report.facts import read_run
 from fsdp_mlir.report.page import MOST_BYTES
 from fsdp_mlir.report.page import page as page_of
 from fsdp_mlir.report.remarks import read_remarks
+from fsdp_mlir.report.timeline import timeline
 
 from support import chain
 from product.traces.conftest import STEPS, Plans, report
@@ -246,6 +247,19 @@ def test_each_line_of_a_chart_has_a_colour() -> None:
     lines = [(f"loss {i}", [(1.0, 1.0), (2.0, 2.0)]) for i in range(12)]
     for name in re.findall(r'class="line (\w+)"', line_chart("loss", "", lines)):
         assert f".{name} {{ stroke: " in style, name
+
+
+def test_a_rank_that_begins_before_rank_0_is_drawn_whole(run_folder: pathlib.Path) -> None:
+    """Pictures begin at 0: where rank 0 is late, the others' bars stand in front of its own."""
+    run = read_run(run_folder)
+    events = run.trace["traceEvents"]
+    (late,) = (e["pid"] for e in events if e.get("args", {}).get("name") == "rank 0")
+    for event in events:
+        if event["pid"] == late and "ts" in event:
+            event["ts"] += 5000
+    rank0, rank1 = timeline(run.trace).processes[1:]
+    begins = [min(bar[0] for _, bars in rank.lanes for bar in bars) for rank in (rank0, rank1)]
+    assert 0 <= begins[1] < 1_000_000 < begins[0]
 
 
 def test_a_trace_of_another_plan_is_left_out(
