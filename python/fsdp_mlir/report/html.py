@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import html
+import re
 from typing import Any, Iterable, Iterator, Optional, Sequence, Union
 
 # Rows that a long table shows before the rest is folded.
@@ -19,15 +20,24 @@ class Markup(str):
     """Text that is HTML already."""
 
 
+# What is not seen, or turns the direction of what stands behind it; but for tabs and line ends.
+_UNSEEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def seen(value: str) -> str:
+    """Text with what would not be seen as an escape of Python's: `\\u202e`."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
+
+
 def text(value: Cell) -> Markup:
     """A value with what HTML would read as its own replaced."""
-    return value if isinstance(value, Markup) else Markup(html.escape(str(value)))
+    return value if isinstance(value, Markup) else Markup(html.escape(seen(str(value))))
 
 
 def tag(name: str, *content: Cell, **attributes: str) -> Markup:
     """An element; `class_` is the attribute `class`, and `_` in names is `-`."""
     named = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{html.escape(value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(seen(value))}"'
         for key, value in attributes.items()
     )
     return Markup(f"<{name}{named}>{''.join(text(part) for part in content)}</{name}>")

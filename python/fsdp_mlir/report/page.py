@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import E
 from . import compiler, over_time, sections
 from .facts import ReportError, Run
-from .html import Cell, Markup, joined, rows_at_most, tag
+from .html import Cell, Markup, joined, rows_at_most, seen, tag
 from .timeline import MOST_BARS, Timeline, drawn, timeline
 
 _HERE = Path(__file__).parent
@@ -139,7 +139,10 @@ def _facts(run: Run, shown: Timeline) -> dict[str, Any]:
         "predicted_us": sections.predicted_us(run),
         "exposed_us": sections.exposed_us(run),
         "live_bytes": sections.live_bytes(run),
-        "commands": shown.commands,
+        "commands": [
+            {key: seen(said) if isinstance(said, str) else said for key, said in row.items()}
+            for row in shown.commands
+        ],
         "processes": [
             {
                 "name": bars.name,

@@ -4,9 +4,11 @@ alone."""
 from __future__ import annotations
 
 import pathlib
+import shutil
 from typing import Iterator
 
 import pytest
+from fsdp_mlir.report import read_run, write_report
 
 from support import browser
 from product.traces.test_report import main
@@ -100,3 +102,29 @@ def test_the_keyboard_is_enough(report: pathlib.Path, page: browser.Page) -> Non
     page.press("Tab")
     assert page.value("document.activeElement.id") != "timeline", "it can be left"
     assert page.complaints == []
+
+
+def test_names_are_shown_as_they_are(
+    run_folder: pathlib.Path, page: browser.Page, tmp_path: pathlib.Path
+) -> None:
+    """A name that looks like HTML, or that ends a script, is text; a mark that turns the direction
+    of what stands behind it is seen; and a long name makes no page scroll sideways."""
+    shutil.copytree(run_folder, tmp_path, dirs_exist_ok=True)
+    name = "</script><b>&\u202e" + "x" * 300
+    for file in ("trace.json", "step.remarks.yaml"):
+        text = (tmp_path / file).read_text()
+        (tmp_path / file).write_text(text.replace("blocks.0", name))
+    run = read_run(tmp_path)
+    for program in run.plan["programs"].values():
+        program["memory"]["device"]["at"] = name
+    write_report(run, tmp_path / "report.html")
+    assert "\u202e" not in (tmp_path / "report.html").read_text()
+    page.open(tmp_path / "report.html", WIDTHS[0])
+    page.value("document.querySelectorAll('details').forEach((part) => (part.open = true))")
+    assert page.complaints == []
+    assert page.value("document.documentElement.scrollWidth") <= WIDTHS[0]
+    shown = "document.querySelector('#SECTION').textContent.includes('</script><b>&\\\\u202exx')"
+    for section in ("memory", "decisions"):
+        assert page.value(shown.replace("SECTION", section)), section
+    drawn = "JSON.parse(document.querySelector('#facts').textContent).commands"
+    assert page.value(f"{drawn}.some((c) => c.name.includes('</script><b>&\\\\u202exx'))")
