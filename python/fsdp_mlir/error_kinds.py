@@ -479,7 +479,7 @@ TEXTS = {
     ),
     612: (
         "a collective cannot be done",
-        "Ranks launch different transfers, or one is of a dtype that cannot be summed, or more are under way than a channel holds.",
+        "Ranks launch different transfers, or one is of a dtype that cannot be summed.",
         "Give all ranks the same plan. Where the compiler made it so, report it.",
     ),
     613: (

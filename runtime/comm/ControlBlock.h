@@ -69,9 +69,9 @@ struct alignas(lineBytes) Slot {
 /// One rank's side of a channel.
 struct ChannelControl {
   static constexpr uint64_t numSlots = 512;
-  /// Transfers in flight at most. Half of the slots: where one rank has so
-  /// many, another may be as many ahead of it, and the first must still find
-  /// the other's share of its oldest.
+  /// Transfers in flight at most: start() finishes the oldest before. Half of
+  /// the slots: where one rank has so many, another may be as many ahead of it,
+  /// and the first must still find the other's share of its oldest.
   static constexpr uint64_t maxInFlight = numSlots / 2;
   /// One of two halves of what a rank shows of memory outside the arenas.
   static constexpr size_t stagingBytes = 128 << 10;

@@ -87,6 +87,7 @@ private:
   Slot &slot(int r, unsigned channel, uint64_t number) const {
     return control(r, channel).slots[number % ChannelControl::numSlots];
   }
+  void complete(unsigned channel, uint64_t number);
   uint64_t locate(const void *pointer) const;
   char *find(int r, uint64_t location) const;
   bool findAll(unsigned channel, uint64_t number, RankGroup members);
@@ -139,11 +140,10 @@ uint64_t SharedMemoryCommunicator::start(const Transfer &transfer) {
   group.checkFailures();
   Channel &channel = channels.at(transfer.channel);
   uint64_t number = channel.started + 1;
+  // There is no room for more. The others come to the oldest as well, whatever
+  // this rank does.
   if (number > channel.finished + ChannelControl::maxInFlight)
-    throw Error(E::Collective,
-                "more than " + std::to_string(ChannelControl::maxInFlight) +
-                    " collectives in flight on one channel; lower the prefetch "
-                    "depth");
+    complete(transfer.channel, channel.finished + 1);
   channel.started = number;
   bool shown =
       transfer.mapped &&
@@ -171,6 +171,11 @@ uint64_t SharedMemoryCommunicator::start(const Transfer &transfer) {
 void SharedMemoryCommunicator::finish(uint64_t ticket) {
   unsigned c = channelOf(ticket);
   uint64_t number = ticket / numChannels;
+  if (number > channels[c].finished) // else start() has had to do it
+    complete(c, number);
+}
+
+void SharedMemoryCommunicator::complete(unsigned c, uint64_t number) {
   Channel &channel = channels[c];
   auto &[transfer, shown] = channel.inFlight[number % ChannelControl::numSlots];
   RankGroup members = groupOf(transfer);
@@ -323,6 +328,9 @@ std::optional<Communicator::Clock::time_point>
 SharedMemoryCommunicator::startedByAll(uint64_t ticket) const {
   unsigned c = channelOf(ticket);
   uint64_t number = ticket / numChannels;
+  // Any rank may be so far ahead of this one, and have taken the slot again.
+  if (channels[c].started - number >= ChannelControl::maxInFlight)
+    return std::nullopt;
   RankGroup members =
       groupOf(channels[c].inFlight[number % ChannelControl::numSlots].transfer);
   int64_t last = 0;
