@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Callable, Optional, Sequence
 
 from ..errors import ArgumentParser, E, ExportError, identified
-from ..driver.progress import data_beside, sample_count
+from ..driver.progress import columns_of, data_beside
 from .errors import CheckpointError, Damage
 from .export_safetensors import export_safetensors
 from .export_torch import export_torch
@@ -163,14 +163,19 @@ def _import(args: argparse.Namespace) -> Path:
 
     step = Step(args.archive)
     data = args.data or data_beside(args.archive)
-    samples = sample_count(data) if data else None
-    if samples is None and args.data:
+    columns = columns_of(data) if data else {}
+    if not columns and args.data:
         raise CheckpointError(E.FILE_UNREADABLE, f"{data} cannot be read; give the run's data")
+    if missing := [name for name in step.data_inputs if columns and name not in columns]:
+        raise CheckpointError(
+            E.DATA_MISSING,
+            f"{data} has no column {', '.join(missing)}, which the step reads; give the run's data",
+        )
     choices = Choices(
         steps=args.step,
         ranks=args.ranks,
         seed=args.seed,
-        samples=samples or 0,
+        samples=next(iter(columns.values()), 0),
         model_key=args.model_key,
         optimizer_key=args.optimizer_key,
         weights=open_weights(args.weights) if args.weights else None,

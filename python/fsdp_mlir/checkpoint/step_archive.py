@@ -57,6 +57,12 @@ class Step:
         return self.metadata["seed"]
 
     @property
+    def data_inputs(self) -> dict[str, int]:
+        """The columns of data that a step reads, and one rank's batch of each."""
+        inputs = self.metadata["inputs"]
+        return {i["name"]: i["shape"][0] for i in inputs if i["source"] == "data"}
+
+    @property
     def scaler(self) -> Optional[dict[str, Any]]:
         """The factors of a `torch.amp.GradScaler`, or None."""
         return self.metadata["scaler"]
@@ -125,10 +131,10 @@ class Step:
     def run_after(self, steps: int, seed: int, samples: int, ranks: int) -> Run:
         """Where a run of so many ranks is after `steps` of its steps over a data set of `samples`
         (0: it has none, or its size is not known)."""
-        batches = [i["shape"][0] for i in self.metadata["inputs"] if i["source"] == "data"]
+        batches = self.data_inputs.values()
         if not batches:
             return Run(steps, seed)
-        each = batches[0] * ranks * self.metadata["accumulate"]
+        each = next(iter(batches)) * ranks * self.metadata["accumulate"]
         # One long epoch stands for the same place.
         per_epoch = length_of(self.metadata, samples or None, ranks).steps_per_epoch
         epoch, place = divmod(steps, per_epoch) if per_epoch else (0, steps)

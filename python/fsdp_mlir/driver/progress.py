@@ -64,22 +64,25 @@ def archive_metadata(archive: Path) -> dict[str, Any]:
     return {}
 
 
-def sample_count(data: Path) -> Optional[int]:
-    """Of a description of files (`.json`), or dimension 0 of the tensors of a safetensors file,
-    read from its header."""
-    if data.suffix == ".json":
-        try:
-            return json.loads(data.read_bytes())["samples"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+def columns_of(data: Path) -> dict[str, int]:
+    """The samples of each column of a description of files (`.json`), or dimension 0 of each
+    tensor of a safetensors file, read from its header. Empty where it is neither."""
     try:
         with open_regular(data) as file:
+            if data.suffix == ".json":
+                described = parse_json(file.read())
+                return {column["name"]: described["samples"] for column in described["columns"]}
             length = int.from_bytes(file.read(8), "little")
             header = parse_json(file.read(min(length, MOST_HEADER_BYTES)))
-        shapes = [entry["shape"] for name, entry in header.items() if name != "__metadata__"]
-        return shapes[0][0] if shapes and shapes[0] else None
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):
-        return None
+        tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        return {name: entry["shape"][0] for name, entry in tensors.items() if entry["shape"]}
+    except (OSError, ValueError, AttributeError, LookupError, TypeError):
+        return {}
+
+
+def sample_count(data: Path) -> Optional[int]:
+    """Of a data set, as its first column has it; None where that is not known."""
+    return next(iter(columns_of(data).values()), None)
 
 
 def data_beside(archive: Path, kind: str = "data") -> Optional[Path]:

@@ -278,6 +278,16 @@ def test_numbers_that_no_checkpoint_has_are_refused(
     assert f"argument {flag}: {value} is no number from" in capsys.readouterr().err
 
 
+def test_data_of_another_step_are_refused(run: SmallRun, tmp_path: pathlib.Path) -> None:
+    """As a file of weights is, or one that is no data set."""
+    flags = ("--from", "torch", "--archive", run.archive, "-o", tmp_path / "run")
+    others = {run.weights: "has no column x, y, which the step reads; give the run's data"}
+    os.mkfifo(tmp_path / "pipe.json")
+    others[tmp_path / "pipe.json"] = "cannot be read; give the run's data"
+    for data, why in others.items():
+        assert f"{data} {why}" in refusal("import", "FILE", *flags, "--data", data)
+
+
 def test_casts_and_unknown_tensors_are_said(
     wrong: Wrong, run: SmallRun, tmp_path: pathlib.Path
 ) -> None:
