@@ -83,6 +83,10 @@ class StandIns(FakeTensorMode):
         return self._constants[tensor]
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _aten.masked_select.default and known_value(args[1]) is not None:
+            # The kernel without values asks for the number of elements, and not the mask.
+            shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
+            return args[0].new_empty(int(known_value(args[1]).expand(shape).sum()))
         result = super().dispatch(func, types, args, kwargs or {})
         if (
             func in _UNINITIALISED
@@ -122,6 +126,20 @@ def may_compute(op: Any, has_operands: bool, result: Any) -> bool:
         and torch.Tag.nondeterministic_seeded not in op.tags
         and "empty" not in op._schema.name
     )
+
+
+def is_factory(op: Any) -> bool:
+    """Whether the values of what `op` gives depend on those of no tensor."""
+    return op in _FACTORIES
+
+
+def empty_as(value: Any) -> Optional[torch.Tensor]:
+    """A tensor of the shape of `value`, with any values; None where that depends on values."""
+    if not isinstance(value, torch.Tensor) or not all(
+        isinstance(size, int) for size in (*value.shape, *value.stride())
+    ):
+        return None
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
 
 
 def _without_values(argument: Any) -> Any:

@@ -5,12 +5,20 @@ from __future__ import annotations
 
 import itertools
 import operator
-from typing import Any, Iterator, Mapping, Optional
+from typing import Any, Iterator, Mapping, Optional, Sequence
 
 import torch
 from torch import fx
 
-from .known_values import bytes_of, may_compute
+from .known_values import bytes_of, empty_as, is_factory, may_compute
+
+_aten = torch.ops.aten
+# What they read, or the size of their result, depends on the values of their first operand.
+_READERS = (
+    _aten._local_scalar_dense.default,
+    _aten.nonzero.default,
+    _aten.repeat_interleave.Tensor,
+)
 
 
 def first_difference(one: fx.Graph, other: fx.Graph) -> Optional[fx.Node]:
@@ -22,15 +30,25 @@ def first_difference(one: fx.Graph, other: fx.Graph) -> Optional[fx.Node]:
 
 
 def reads_known_numbers(graph: fx.Graph) -> bool:
-    """Whether a number is read from a tensor whose value depends on the code alone."""
+    """Whether a number, or a size, is read from a tensor whose value depends on the code alone."""
     known: dict[fx.Node, torch.Tensor] = {}
     for node in graph.nodes:
-        if node.target is torch.ops.aten._local_scalar_dense.default and node.args[0] in known:
+        if any(operand in known for operand in _decides(node)):
             return True
         value = _known(node, known)
         if value is not None:
             known[node] = value
     return False
+
+
+def _decides(node: fx.Node) -> Sequence[Any]:
+    """The operands whose values say what number a call reads, or what size its result has."""
+    if node.target is _aten.masked_select.default:
+        return node.args[1:]
+    if node.target is _aten.index.Tensor:
+        masks = (torch.bool, torch.uint8)
+        return [i for i in node.args[1] if i is not None and i.meta["val"].dtype in masks]
+    return node.args[:1] if node.target in _READERS else ()
 
 
 def _calls(graph: fx.Graph) -> Iterator[tuple[fx.Node, str, Any]]:
@@ -67,11 +85,15 @@ def _known(node: fx.Node, known: Mapping[fx.Node, torch.Tensor]) -> Optional[tor
     if node.op == "get_attr":
         value = _attribute(node)
         return value if isinstance(value, torch.Tensor) else None
-    operands = node.all_input_nodes
-    if node.op != "call_function" or not all(operand in known for operand in operands):
+    operands = {operand: known.get(operand) for operand in node.all_input_nodes}
+    if node.op != "call_function":
+        return None
+    if is_factory(node.target):  # of which operands are the shape alone
+        operands = {n: empty_as(n.meta.get("val")) for n in operands}
+    if any(value is None for value in operands.values()):
         return None
     if not may_compute(node.target, bool(operands), node.meta.get("val")):
         return None
     with torch.no_grad():
-        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: known[n])
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: operands[n])
         return node.target(*args, **kwargs)

@@ -246,13 +246,13 @@ def _trace(
 
 
 def _require_numbers_of_values(traced: JointGraph) -> None:
-    """Raises NotFollowed where a graph of Dynamo's cannot be made static and reads numbers from
-    tensors that the code itself gives: such a number is known where the step runs."""
+    """Raises NotFollowed where a graph of Dynamo's cannot be made static and reads numbers or sizes
+    from tensors that the code itself gives: these are known where the step runs."""
     if reads_known_numbers(traced.module.graph):
         try:
             _make_static(traced)
         except ExportError as error:
-            raise NotFollowed("it reads numbers from tensors that it makes") from error
+            raise NotFollowed("it reads numbers or sizes from tensors that it makes") from error
 
 
 def _make_static(traced: JointGraph) -> None:

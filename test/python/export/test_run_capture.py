@@ -248,60 +248,6 @@ def test_a_weight_that_the_module_does_not_own(tmp_path: pathlib.Path) -> None:
         export(classify(model, loss=loss), tmp_path)
 
 
-class Causal(nn.Module):
-    """Keeps a mask that it makes in its first step, and asks what is in it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.mask = nn.Linear(8, 3), None
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if self.mask is None:
-            self.mask = torch.ones(4, 4).tril()
-        if (self.mask == torch.ones_like(self.mask).tril()).all():
-            rows = torch.nonzero(self.mask[1]).squeeze(-1)
-            return self.layer(self.mask @ x)[rows].repeat(2, 1)
-        return self.layer(x)
-
-
-def test_values_that_the_code_gives_are_known(tmp_path: pathlib.Path) -> None:
-    exported = assert_same_as_eager(classify(Causal()), tmp_path)
-    (said,) = exported.warnings
-    assert "changes Python state of model.mask" in said
-
-
-def pads(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    parts = x.split([3, 1])
-    lengths = torch.tensor([len(part) for part in parts])
-    kept = torch.arange(lengths.amax().item()) < lengths[:, None]
-    padded = nn.utils.rnn.pad_sequence(parts, batch_first=True)
-    return (model(padded).square().sum(-1) * kept).mean()
-
-
-def test_lengths_that_the_code_gives_are_known(tmp_path: pathlib.Path) -> None:
-    assert_same_as_eager(classify(nn.Linear(8, 3), loss=pads), tmp_path)
-
-
-@pytest.mark.provokes("FSDP-E0206")
-def test_values_of_the_step_are_not_known(tmp_path: pathlib.Path) -> None:
-    model = Causal()
-    model.mask = nn.Parameter(torch.ones(4, 4).tril())
-    with pytest.raises(ExportError, match="branches on the value of a tensor"):
-        export(classify(model), tmp_path)
-
-
-def picks_from_a_table(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    table = torch.tensor([0.5, 2.0, 3.0])
-    with LOCK:
-        return F.cross_entropy(model(x), y) * (2 if table[y[:1]].sum() > 1 else 3)
-
-
-@pytest.mark.provokes("FSDP-E0206")
-def test_what_is_picked_from_known_values_is_not_known(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ExportError, match="reads a tensor's value as a Python number"):
-        export(classify(nn.Linear(8, 3), loss=picks_from_a_table), tmp_path)
-
-
 def checks(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     if (y < 0).any() or (y > 2).any():
         wrong = "a class that there is not"
