@@ -137,6 +137,7 @@ def _check_apart(turns: Sequence[Turn]) -> None:
                         E.OPTIMIZER,
                         f"a parameter of shape {list(tensor.shape)} is in the optimizers of the "
                         f"turns {owners[id(tensor)]} and {turn.name}; each turn trains parameters "
-                        "of its own",
+                        "of its own. What trains more often than the others, as a critic, is a step "
+                        "of its own: docs/own-loop.md",
                     )
         owners |= {tensor: turn.name for tensor in turn.held}
