@@ -40,8 +40,8 @@ def check_eager_only(step: TrainingStep) -> None:
 
 @contextlib.contextmanager
 def no_side_effects() -> Iterator[None]:
-    """Within it, a loss that calls `backward()`, whose gradients would be lost, or that seeds
-    PyTorch's generator, which no plan draws from, is an error."""
+    """Within it, a loss that calls `backward()`, whose gradients would be lost, that scales itself,
+    or that seeds PyTorch's generator, which no plan draws from, is an error."""
 
     def refusing(why: str) -> Callable[..., None]:
         def refuse(*args: Any, **kwargs: Any) -> None:
@@ -50,7 +50,12 @@ def no_side_effects() -> Iterator[None]:
         return refuse
 
     backward = refusing(
-        "the loss calls backward(); return the loss, the step computes its gradients"
+        "the loss calls backward(); return the loss, the step computes its gradients. Those that the "
+        "loss itself computes with, as of an input, torch.autograd.grad gives"
+    )
+    scale = refusing(
+        "the loss calls scale() of a GradScaler; return the loss as it is, and give "
+        "TrainingStep(scaler=...) the scaler"
     )
     seed = refusing(
         "the loss calls torch.manual_seed(), and a plan draws other numbers in each step; seed "
@@ -60,6 +65,7 @@ def no_side_effects() -> Iterator[None]:
         for owner, name, instead in (
             (torch.Tensor, "backward", backward),
             (torch.autograd, "backward", backward),
+            (torch.amp.GradScaler, "scale", scale),
             (torch, "manual_seed", seed),
             (torch.random, "manual_seed", seed),
         ):

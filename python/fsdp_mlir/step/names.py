@@ -150,7 +150,8 @@ class StateNames:
                 raise ExportError(
                     E.TENSOR_ELSEWHERE,
                     f"the loss uses a parameter of shape {list(tensor.shape)} that is not in the "
-                    "model; register its module as a part of the model",
+                    "model; register its module as a part of the model, or freeze it by "
+                    "requires_grad_(False), as a teacher that nothing trains",
                 )
             if tensor.requires_grad:
                 raise ExportError(

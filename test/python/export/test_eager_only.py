@@ -91,6 +91,9 @@ def test_a_model_in_eval_mode_is_a_warning(tmp_path: pathlib.Path) -> None:
     assert any("the whole model is in eval()" in text for text in exported.warnings)
 
 
+SCALER = torch.amp.GradScaler("cpu")
+
+
 def calls_backward(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     loss = F.cross_entropy(model(x), y)
     loss.backward(retain_graph=True)
@@ -107,11 +110,19 @@ def seeds(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(model(x + torch.randn_like(x)), y)
 
 
+def scales(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return SCALER.scale(F.cross_entropy(model(x), y))
+
+
 @pytest.mark.parametrize(
     "loss, text",
     [
+        (scales, r"^test_eager_only.py:\d+: the loss calls scale\(\) of a GradScaler"),
         (seeds, r"^test_eager_only.py:\d+: the loss calls torch.manual_seed\(\)"),
-        (calls_backward, r"^test_eager_only.py:\d+: the loss calls backward\(\)"),
+        (
+            calls_backward,
+            r"^test_eager_only.py:\d+: the loss calls backward\(\).*torch.autograd.grad",
+        ),
         (hooks_a_parameter, r"^test_eager_only.py:\d+: the loss gives a parameter a hook"),
     ],
 )
