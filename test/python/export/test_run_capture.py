@@ -82,6 +82,15 @@ def penalises_gradients(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> t
     return F.cross_entropy(model(x), y) + gradient.square().mean()
 
 
+def at_sharper_weights(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The second pass of SAM."""
+    weights = dict(model.named_parameters())
+    gradients = torch.autograd.grad(F.cross_entropy(model(x), y), list(weights.values()))
+    scale = 0.05 / torch.stack([g.norm() for g in gradients]).norm()
+    moved = {n: p + (g * scale).detach() for (n, p), g in zip(weights.items(), gradients)}
+    return F.cross_entropy(torch.func.functional_call(model, moved, (x,)), y)
+
+
 def copies(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(model(x), y) * copy.deepcopy({"scale": [2.0]})["scale"][0]
 
@@ -93,7 +102,7 @@ def hooks_a_module(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.
     return F.cross_entropy(logits, y)
 
 
-@pytest.mark.parametrize("loss", [penalises_gradients, copies, hooks_a_module])
+@pytest.mark.parametrize("loss", [penalises_gradients, at_sharper_weights, copies, hooks_a_module])
 def test_losses(tmp_path: pathlib.Path, loss: Callable) -> None:
     exported = assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
     assert len(exported.notes) == 1
