@@ -193,10 +193,22 @@ def _batch_norm(original: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
+def _asked_alone(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule `original` of an operator that ends with a mask of the results that are wanted, with
+    None for the others, as its kernel gives them."""
+
+    @functools.wraps(original)
+    def rule(*args: Any) -> tuple[Any, ...]:
+        results = zip(original(*args), args[-1], strict=True)
+        return tuple(result if wanted else None for result, wanted in results)
+
+    return rule
+
+
 @contextlib.contextmanager
 def eager_results() -> Iterator[None]:
-    """Within it, operators of which PyTorch's own rules say other strides or dtypes than the CPU's
-    kernels give are captured with the kernels'."""
+    """Within it, operators of which PyTorch's own rules say other results, strides or dtypes than
+    the CPU's kernels give are captured with the kernels'."""
     from torch._decomp import decomposition_table
     from torch._subclasses.fake_impls import op_implementations_dict
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -211,6 +223,9 @@ def eager_results() -> Iterator[None]:
     # Fake tensors take a decomposition, where there is one, before they look among these.
     rules = {op: _in_order(decomposition_table[op], at) for op, at in _results_in_other_orders()}
     rules[batch_norm] = _batch_norm(rules[batch_norm])
+    # Of data, on which a batch norm comes first, there is no gradient.
+    norm_backward = aten.native_batch_norm_backward.default
+    rules[norm_backward] = _asked_alone(rules[norm_backward])
     dispatch = _with_eager_strides_of_one(FakeTensorMode._dispatch_impl)
     with (
         mock.patch.dict(op_implementations_dict, results),

@@ -41,3 +41,13 @@ def test_attention_keeps_sums_in_its_dtype(dtype: str, tmp_path: pathlib.Path) -
     values = export(step, tmp_path).program("step")["values"].values()
     sums = [value["dtype"] for value in values if value["shape"] == [2, 3, 5]]
     assert sums and set(sums) == {dtype}
+
+
+def test_a_gradient_that_is_not_asked_for(tmp_path: pathlib.Path) -> None:
+    """Tests that a batch norm of data records no gradient of them, for its kernel gives none."""
+    model = nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3))
+    inputs = {"x": torch.randn(4, 5), "y": torch.tensor([1, 0, 2, 1])}
+    loss = lambda model, x, y: F.cross_entropy(model(x), y)
+    nodes = export(TrainingStep(model, loss, sgd(model), inputs), tmp_path).program()["nodes"]
+    (results,) = [n["results"] for n in nodes if n["op"] == "aten::native_batch_norm_backward"]
+    assert results[0] is None and None not in results[1:]
