@@ -33,6 +33,7 @@ from ..step.eager_only import no_side_effects
 from ..errors import E, ExportError, note
 from .general_sizes import general_sizes
 from .explain import ON_VALUES, explain_capture_error, located, raised_by_step
+from .inverse_stft import eager_inverse_stft
 from .joint_graph import JointGraph, describe
 from .kept_numbers import NumbersKept, kept_refusal
 from .known_values import StandIns
@@ -93,6 +94,7 @@ def capture(
         kernels = (
             eager_interpolation(),
             eager_results(),
+            eager_inverse_stft(),
             static_sequences(),
             cumulative_averages(),
             general_sizes(),

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import export, sgd
+from exporting import assert_same_as_eager, export, sgd
 from torch import nn
 
 from fsdp_mlir import TrainingStep
@@ -51,3 +51,27 @@ def test_a_gradient_that_is_not_asked_for(tmp_path: pathlib.Path) -> None:
     nodes = export(TrainingStep(model, loss, sgd(model), inputs), tmp_path).program()["nodes"]
     (results,) = [n["results"] for n in nodes if n["op"] == "aten::native_batch_norm_backward"]
     assert results[0] is None and None not in results[1:]
+
+
+class Spectrum(nn.Module):
+    """A mask over frequencies, as models of sounds have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mask = nn.Linear(5, 5)
+        self.register_buffer("window", torch.hann_window(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = torch.stft(x, 8, 4, window=self.window, return_complex=True)
+        masked = found * self.mask(found.abs().mT).mT.sigmoid()
+        return torch.istft(masked, 8, 4, window=self.window, length=x.shape[1])
+
+
+def test_an_inverse_stft_of_several_signals(tmp_path: pathlib.Path) -> None:
+    model = Spectrum()
+    loss = lambda model, x: (model(x) - x).square().mean()
+    step = TrainingStep(model, loss, sgd(model), {"x": torch.randn(3, 32)})
+    exported = assert_same_as_eager(step, tmp_path)
+    calls = [n for n in exported.program()["nodes"] if n["op"] == "aten::unfold_backward"]
+    sums = {tuple(exported.program()["values"][n["results"][0]]["shape"]) for n in calls}
+    assert sums == {(1, 40), (3, 40)}
