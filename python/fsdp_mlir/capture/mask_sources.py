@@ -168,7 +168,7 @@ def _item(form: StaticForm, node: fx.Node) -> None:
     """`aten::_local_scalar_dense`: a number that only sizes and scalars read."""
     number = arguments_of(node)["self"]
     size = form.size_of(node)
-    if isinstance(size, int) or not size.is_Symbol:
+    if not isinstance(size, int) and not size.is_Symbol:
         raise form.refused(node, f"the step needs the number {size}")
     if number.meta["val"].dtype.is_floating_point:
         raise refusal(
@@ -177,6 +177,10 @@ def _item(form: StaticForm, node: fx.Node) -> None:
             "the step reads a tensor's value as a Python number; keep it a tensor",
         )
     flat = form.call(aten.sum.default, number)
+    if isinstance(size, int):  # as a tensor of that size beside it says
+        text = f"{location(node)}: the step needs the number {size} here"
+        form.needed.append((form.call(aten.eq.Scalar, flat, size), text))
+        return
     if BOUND in node.meta.get("custom", {}) or form.range_of(size) is not None:
         _settle(form, node, size, None)
         flat = _agree(form, node, size, flat, None, flat)

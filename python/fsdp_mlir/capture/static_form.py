@@ -33,6 +33,7 @@ class StaticForm:
         bounds: how large a size's symbol can be.
         counts: how large it is, a tensor without dimensions.
         origins: where it is from: the user's line, and the operator's name.
+        needed: what must hold for the step to be this one, with what to say where it does not.
         selected: where a mask holds, and for how many elements, by the mask and the length.
         mask_sizes: how many elements the step takes a mask to hold for.
         line: the call in front of which new ones are inserted.
@@ -44,6 +45,7 @@ class StaticForm:
         self.bounds: dict[sympy.Symbol, int] = {}
         self.counts: dict[sympy.Symbol, fx.Node] = {}
         self.origins: dict[sympy.Symbol, tuple[str, str]] = {}
+        self.needed: list[tuple[fx.Node, str]] = []
         self.selected: dict[tuple[fx.Node, int], tuple[fx.Node, fx.Node]] = {}
         self.mask_sizes: dict[fx.Node, Size] = {}
         self._known_counts: dict[Any, fx.Node] = {}

@@ -135,3 +135,13 @@ class _Rewriter:
                 not isinstance(size, int) for shape in self._form.shapes(node) for size in shape
             ):
                 raise self._form.refused(node, "it is a result of the step")
+        self._check_needed(output)
+
+    def _check_needed(self, output: fx.Node) -> None:
+        """Gives the loss only to a step of which all holds that it needs."""
+        loss, *others = output.args[0]
+        self._form.line = loss
+        with self._graph.inserting_before(output):
+            for condition, text in self._form.needed:
+                loss = self._form.check(condition, text, loss)
+        output.args = ((loss, *others),)

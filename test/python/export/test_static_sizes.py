@@ -332,11 +332,24 @@ def test_a_bound_is_the_size(tmp_path: pathlib.Path) -> None:
         compare(step, exported, batch("all"))
 
 
-def test_a_number_of_elements_that_the_code_needs_is_checked(tmp_path: pathlib.Path) -> None:
-    step = step_of(lambda s, x, m, y: s.layer(x[m].reshape(3, WIDTH)).sum())
+@pytest.mark.parametrize(
+    "body, needs",
+    (
+        (lambda s, x, m, y: s.layer(x[m].reshape(3, WIDTH)).sum(), "3 elements"),
+        (
+            lambda s, x, m, y: s.layer.weight[0, :3] @ torch.arange(int(m.sum().item())).float(),
+            "the number 3",
+        ),
+    ),
+    ids=("elements", "number"),
+)
+def test_a_number_that_the_code_needs_is_checked(
+    tmp_path: pathlib.Path, body: Body, needs: str
+) -> None:
+    step = step_of(body)
     exported = export(step, tmp_path)
     compare(step, exported, batch("some"))
-    with pytest.raises(RuntimeError, match="the step needs 3 elements here"):
+    with pytest.raises(RuntimeError, match=rf"sizes.py:\d+: the step needs {needs} here"):
         exported.weights["fsdp.input.m"] = batch("all")["m"]
         exported.run()
 
