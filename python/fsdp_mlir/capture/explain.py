@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
 from ..errors import E, ExportError
 from ..step.dense import REMEDY
 from .known_values import StandIns
+from .of_buffers import OfBuffers
 from ..step.places import FRAME, PYTORCH, user_location
 from . import value_checks
 
@@ -35,6 +36,11 @@ _BUFFER = (
     "the step reads the buffer {} as a Python value, as a branch does; where no step changes it, as "
     "a flag that the first batch sets, run that batch before and put a Python value in its place: "
     "value = module.flag.item(); del module.flag; module.flag = value"
+)
+_OF_BUFFERS = (
+    "the step reads what it computes from the buffer {} alone as a Python value, as a branch does; "
+    "where no step changes it, as times or a grid, make it a tensor that is no buffer: "
+    "value = module.times; del module.times; module.times = value"
 )
 _NUMBER = "the step reads a tensor's value as a Python number; keep it a tensor"
 _NUMBER_IN_PYTORCH = "the step reads a tensor's value as a Python number in {}; use what computes the same by tensors"
@@ -148,7 +154,7 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
     if isinstance(own, DynamicOutputShapeException) and own.func is torch.ops.aten.bincount.default:
         return Refusal(E.VALUE_DEPENDENT, place, _COUNTS, _COUNTS)
     if isinstance(own, DataDependentOutputException) and hasattr(own, "buffer"):
-        reason = _BUFFER.format(own.buffer)
+        reason = (_BUFFER if own.is_itself else _OF_BUFFERS).format(own.buffer)
         return Refusal(E.VALUE_DEPENDENT, place, reason, reason)
     for sign, remedy in _REMEDIES:
         if sign in met:
@@ -227,23 +233,28 @@ def raised_by_step(
         return None
     try:
         asked = values or contextlib.nullcontext()
+        buffers = {name: states[name] for name, _ in module.named_buffers()}
         with mode, enable_python_dispatcher(), value_checks.passed_checks(), asked:
-            called_with(module, states, batch)
+            with (of_buffers := OfBuffers(buffers)):
+                called_with(module, states, batch)
     except NotImplementedError:
         return None  # an op that has no meta kernel
     except Exception as error:
         if isinstance(error, ON_VALUES) or "fake" not in str(error).lower():
-            buffers = (name for name, _ in module.named_buffers())
-            return _with_buffer(error, {id(states[name]): name for name in buffers})
+            return _with_buffer(error, of_buffers)
     return None
 
 
-def _with_buffer(error: Exception, buffers: Mapping[int, str]) -> Exception:
-    """`error` with the name of the buffer whose value the step asks for, if it is one's."""
+def _with_buffer(error: Any, of_buffers: OfBuffers) -> Exception:
+    """`error` with the name of the buffer whose value, or what is computed of it, the step asks for,
+    if it is one's."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         asked = frame.f_locals.get("tensor")
-        if frame.f_code.co_filename == value_checks.__file__ and id(asked) in buffers:
-            error.buffer = buffers[id(asked)].removeprefix("model.")  # type: ignore[attr-defined]
+        if frame.f_code.co_filename == value_checks.__file__ and asked is not None:
+            names = of_buffers.names(asked)
+            if names:
+                error.buffer = " and ".join(name.removeprefix("model.") for name in sorted(names))
+                error.is_itself = of_buffers.is_buffer(asked)
     return error
 
 

@@ -18,9 +18,9 @@ FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def is_users(path: str) -> bool:
-    """Whether the source file `path` is neither PyTorch's nor ours."""
+    """Whether the source file `path` is neither PyTorch's nor ours, nor compiled, as NumPy's are."""
     return not path.startswith((PYTORCH, package.FOLDER, "<")) and not path.endswith(
-        "_dynamo/__init__.py"
+        ("_dynamo/__init__.py", ".pyx", ".pxd", ".pxi")
     )
 
 

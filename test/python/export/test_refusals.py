@@ -5,6 +5,7 @@ import os
 import pathlib
 from typing import Any, Callable, Optional
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -55,6 +56,12 @@ def slices_by_value(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x)[: int(x.abs().max())]
 
 
+def gives_numpy_a_rate(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return layer(x) * np.random.poisson(
+        x.square().mean().item()
+    )  # by compiled code, which has lines too
+
+
 def has_positions_of_a_library(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     def get_rope_index(x: torch.Tensor) -> list[float]:
         return x[0].tolist()
@@ -86,6 +93,7 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (takes_an_order, "reads a tensor's value as a Python number; keep it a tensor"),
         (slices_by_value, "reads a tensor's value as a Python number; keep it a tensor"),
         (chooses_by_a_number, "reads a tensor's value as a Python number; keep it a tensor"),
+        (gives_numpy_a_rate, "reads a tensor's value as a Python number; keep it a tensor"),
         (has_positions_of_a_library, "compute position_ids by the model's get_rope_index where"),
         (higher_order, "uses a higher-order op (cond)"),
         (raises, "the step raises RuntimeError: "),
@@ -118,6 +126,33 @@ class ActNorm(nn.Linear):
                 self.bias.copy_(-F.linear(x, self.weight).mean(0))
             self.seen = self.seen | True
         return super().forward(x)
+
+
+class Solver(nn.Linear):
+    """Steps through times, of which it asks whether they rise."""
+
+    def __init__(self) -> None:
+        super().__init__(8, 8)
+        self.register_buffer("times", torch.linspace(0, 1, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        begin, end = self.times[:-1], self.times[1:]
+        signs = 1 if (end > begin).all() else -1
+        for step in signs * (end - begin):
+            x = x + step * super().forward(x)
+        return x
+
+
+@pytest.mark.provokes("FSDP-E0206")
+def test_a_branch_on_what_a_buffer_holds(tmp_path: pathlib.Path) -> None:
+    """Tests that the error says what helps: a tensor that is no buffer is the code's own."""
+    model = Solver()
+    with pytest.raises(ExportError, match=r"refusals.py:\d+: .* from the buffer times alone"):
+        export(classify(model), tmp_path)
+    times = model.times
+    del model.times
+    model.times = times
+    export(classify(model), tmp_path)
 
 
 @pytest.mark.provokes("FSDP-E0206")
