@@ -12,6 +12,7 @@ from typing import Any, Iterator, Mapping, Sequence
 import torch
 from torch import fx
 
+from .autocast import check_autocast
 from .context import capture_settings
 from ..errors import E, ExportError
 from ..package import is_local
@@ -52,6 +53,7 @@ def follow(
         if kept:
             raise NotFollowed("it computes with numbers that it changes")
         warn_changed(changed, is_seen=trials.leave_something and kept is not None)
+    check_autocast(forward)
     _read_numbers(forward)
     return _name_states(forward, inputs, names)
 

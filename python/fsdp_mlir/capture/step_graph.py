@@ -20,6 +20,7 @@ from torch._guards import tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from .autocast import autocast_of_the_cpu
 from .activation_checkpoints import forwards_in_checkpoints
 from .batch_norm import cumulative_averages
 from .between_steps import other_numbers, say_kept, states_unread
@@ -104,6 +105,7 @@ def capture(
             dense_gradients(),
             inference_without_gradients(),
             counts_of_known_size(),
+            autocast_of_the_cpu(),
         )
         for context in (*ways, *kernels, choices_for_graphs(step.model), no_side_effects()):
             stack.enter_context(context)

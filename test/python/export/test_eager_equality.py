@@ -1,6 +1,9 @@
 """Tests that an exported step computes what eager PyTorch computes, bit for bit."""
 
+import contextlib
+import functools
 import pathlib
+import threading
 from typing import Any
 
 import pytest
@@ -9,7 +12,7 @@ import torch.nn.functional as F
 from exporting import asserting_cross_entropy, assert_same_as_eager, classify, export, sgd
 from torch import nn
 
-from fsdp_mlir import TrainingStep
+from fsdp_mlir import ExportError, TrainingStep
 
 
 @pytest.fixture(autouse=True)
@@ -320,6 +323,21 @@ def test_autocast(tmp_path: pathlib.Path) -> None:
             return F.cross_entropy(model(x), y)
 
     assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
+@pytest.mark.provokes("FSDP-E0222")
+@pytest.mark.parametrize("runs", [False, True])
+def test_an_autocast_of_another_device(tmp_path: pathlib.Path, runs: bool) -> None:
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor, on: bool = True) -> torch.Tensor:
+        lock = threading.Lock() if runs else contextlib.nullcontext()  # Dynamo does not follow it
+        with lock, torch.autocast("cuda", torch.bfloat16, enabled=on):
+            return F.cross_entropy(model(x), y)
+
+    text = r"test_eager_equality.py:\d+: .* under torch.autocast\('cuda'\).* write torch.autocast\(\"cpu"
+    with pytest.raises(ExportError, match=text):
+        export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+    off = functools.partial(loss, on=False)
+    assert_same_as_eager(classify(nn.Linear(8, 3), loss=off), tmp_path)
 
 
 def test_the_loss_may_be_a_view(tmp_path: pathlib.Path) -> None:
