@@ -29,6 +29,7 @@ from .step.places import user_location
 from .step.process_groups import missing_group
 from .step.fsdp_module import original_class
 from .step.names import StateNames, plain_path
+from .step.on_host import on_host
 from .step.pairs import as_held, check_complex
 from .rules.optimizer import describe_optimizer
 from .rules.schedule import read_schedule
@@ -66,7 +67,7 @@ def export_step(
     """
     changed: frozenset[str] = frozenset()
     kept: dict[str, KeptNumber] = {}
-    with each_said_once(), without_pytorchs_log():
+    with each_said_once(), without_pytorchs_log(), on_host(step):
         while True:
             try:
                 return _export(step, Path(path), source, weights, StateNames(step, changed, kept))

@@ -81,6 +81,12 @@ _ANOTHERS = (
     "weights beside it is; make that a buffer, or of an average a state of the optimizer "
     "(docs/own-loop.md)"
 )
+_OF_DEVICES = re.compile(r"(two different devices|on the same device).*cuda")
+_DEVICES = (
+    "the step computes with a tensor on a GPU, and is captured on the CPU, wherever its plan runs; take "
+    "the device of an input (device=x.device), leave out .cuda(), and make what the model has beside "
+    "its parameters a buffer"
+)
 _IN_TORCHSCRIPT = "failed in the TorchScript interpreter"
 # By what Dynamo says that it met.
 _REMEDIES = (
@@ -139,6 +145,8 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
         return _failed_in_torchscript(str(own))
     if _TO_ANOTHER in text:
         return Refusal(E.PYTHON_STATE, place, _ANOTHERS, _ANOTHERS)
+    if _OF_DEVICES.search(str(own if own is not None else error)):
+        return Refusal(E.OPERATOR_REFUSED, place, _DEVICES, _DEVICES)
     if _TO_NUMPY in str(own):
         return Refusal(E.OPERATOR_REFUSED, place, _NUMPY, _NUMPY)
     if _OF_SPARSE.search(str(own if own is not None else error)):
@@ -153,7 +161,8 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
             return Refusal(E.VALUE_DEPENDENT, place, reason, reason)
     if isinstance(own, DynamicOutputShapeException) and own.func is torch.ops.aten.bincount.default:
         return Refusal(E.VALUE_DEPENDENT, place, _COUNTS, _COUNTS)
-    if isinstance(own, DataDependentOutputException) and hasattr(own, "buffer"):
+    reader = _pytorchs_reader(_trace(own or error))
+    if hasattr(own, "buffer") and (own.is_itself or not reader):
         reason = (_BUFFER if own.is_itself else _OF_BUFFERS).format(own.buffer)
         return Refusal(E.VALUE_DEPENDENT, place, reason, reason)
     for sign, remedy in _REMEDIES:
@@ -166,7 +175,6 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
     if isinstance(own or error, DynamicOutputShapeException):
         return Refusal(E.VALUE_DEPENDENT, place, _SHAPE, _SHAPE)
     if isinstance(own or error, DataDependentOutputException):
-        reader = _pytorchs_reader(_trace(own or error))
         reason = _NUMBER_IN_PYTORCH.format(reader) if reader else _NUMBER
         return Refusal(E.VALUE_DEPENDENT, place, reason, reason)
     if "data-dependent expression" in text or "unbacked symbols" in text:

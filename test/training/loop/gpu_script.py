@@ -14,8 +14,10 @@ import torch
 from safetensors.torch import load_file
 
 import fsdp_mlir
+from fsdp_mlir.errors import ExportNote
+from fsdp_mlir.export import export_step
 from training.loop import calls
-from training.loop.step import Model
+from training.loop.step import Model, squares
 
 warnings.simplefilter("error")
 plan, weights, graph = sys.argv[1:]
@@ -56,4 +58,27 @@ with fsdp_mlir.load(plan, weights, resume=folder / "checkpoints") as resumed:
     assert resumed.step == 8
     assert torch.equal(resumed.state_dict()["first.weight"].cpu(), other)
 assert torch.equal(states["first.weight"].cpu(), other)  # it stays
+
+
+def exported(device: str) -> tuple[bytes, list[str]]:
+    """The weights, and what is said, of a step whose model and batch are on a device."""
+    torch.manual_seed(0)
+    model = Model().to(device)
+    gradient = model.first.weight.grad = torch.ones_like(model.first.weight)
+    inputs = {name: tensor.to(device) for name, tensor in batch.items()}
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", ExportNote)
+        step = fsdp_mlir.TrainingStep(model, squares, optimizer, inputs)
+        archive, weights = export_step(step, folder / f"{device}.pt")
+    assert {tensor.device.type for tensor in (*model.parameters(), *step.inputs.values())} == {
+        device
+    }
+    assert model.first.weight.grad is gradient
+    return weights.read_bytes(), [str(note.message) for note in said]
+
+
+assert exported("cpu") == (exported("cuda")[0], [])
+assert "is exported from a copy on the CPU" in exported("cuda")[1][0]
 print("all as it was")
