@@ -44,6 +44,8 @@ def _documents(lines: list[str]) -> Iterator[Remark]:
             raise ValueError(f"line {number} is no part of a remark")
         else:
             _entry(remark, line)
+    if remark is not None:
+        raise ValueError("it ends within a remark")
 
 
 def _entry(remark: Remark, line: str) -> None:

@@ -375,6 +375,8 @@ def test_remarks_are_read_as_llvm_writes_them(tmp_path: pathlib.Path) -> None:
     (remark,) = read_remarks(file)
     assert (remark.taken, remark.by, remark.function) == (False, "fsdp-x", "step")
     assert remark.text == "a: 'b' c\n" and remark.figures == [("bytes", "12")]
-    file.write_text("nonsense\n")
-    with pytest.raises(ValueError, match="line 1 is no part"):
-        read_remarks(file)
+    whole = file.read_text()
+    for text, message in (("nonsense\n", "line 1 is no part"), (whole[:-4], "ends within")):
+        file.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            read_remarks(file)
