@@ -6,6 +6,7 @@
 #include "trace/TraceEvents.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -95,12 +96,15 @@ private:
       if (span.stream == plan::computeStream)
         ends.at(span.reached + 2) =
             std::max(ends.at(span.reached + 2), span.end);
+    std::array<bool, numMemoryKinds> used;
+    for (size_t k = 0; k < numMemoryKinds; ++k)
+      used[k] = everUsed(history, k);
     int64_t moment = run.begin;
     for (size_t i = 0; i < history.size(); ++i) {
       moment = std::max(moment, ends[i]);
       std::string values;
       for (size_t k = 0; k < numMemoryKinds; ++k)
-        if (everUsed(history, k))
+        if (used[k])
           values += (values.empty() ? "\"" : ",\"") +
                     std::string(memoryKindNames[k]) +
                     "\":" + std::to_string(history[i][k]);
