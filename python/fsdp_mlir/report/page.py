@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +51,28 @@ def write_whole(text: str, target: Path) -> None:
     if target.exists() and not target.is_file():
         target.write_text(text, encoding="utf-8")
         return
-    handle, scratch = tempfile.mkstemp(dir=target.parent, prefix=".report-")
+    scratch = target.parent / f".report-{os.getpid()}"
+    scratch.unlink(missing_ok=True)
+    handle, is_named = _nameless(scratch)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
-        os.chmod(scratch, 0o644)
+            file.flush()
+            if not is_named:
+                # With a folder, though none is needed, Python follows the link.
+                os.link(f"/proc/self/fd/{handle}", scratch, src_dir_fd=handle)
         os.replace(scratch, target)
     except BaseException:
-        os.unlink(scratch)
+        scratch.unlink(missing_ok=True)
         raise
+
+
+def _nameless(scratch: Path) -> tuple[int, bool]:
+    """A new file without a name, of which nothing is left where this process is killed; or, where
+    the file system has none, one of this name: True."""
+    with contextlib.suppress(OSError):
+        return os.open(scratch.parent, os.O_TMPFILE | os.O_WRONLY, 0o666), False
+    return os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), True
 
 
 def page(run: Run) -> str:

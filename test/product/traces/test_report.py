@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 from collections import Counter
 from typing import Any
 
@@ -354,14 +355,27 @@ def test_no_link_leads_to_another_file_and_what_is_no_file_is_not_replaced(
 ) -> None:
     (tmp_path / "precious").write_text("words")
     (tmp_path / "link").symlink_to(tmp_path / "precious")
+    mask = os.umask(0o077)
     write_whole("page", tmp_path / "link")
+    os.umask(mask)
     assert (tmp_path / "link").read_text() == "page"
+    assert (tmp_path / "link").stat().st_mode & 0o777 == 0o600, "whom the umask lets may read it"
     assert (tmp_path / "precious").read_text() == "words"
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     write_whole("page", tmp_path / "pipe")
     assert os.read(reader, 9) == b"page"
     os.close(reader)
+
+
+def test_nothing_is_left_of_a_page_whose_writer_is_killed(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+    if not (child := os.fork()):
+        write_whole("page", tmp_path / "page")
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_remarks_are_read_as_llvm_writes_them(tmp_path: pathlib.Path) -> None:
