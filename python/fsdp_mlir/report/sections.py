@@ -187,7 +187,12 @@ def units(run: Run) -> Markup:
     plan = run.plan
     mesh = " × ".join(map(_axis, plan["mesh"])) or "one rank"
     traffic = unit_traffic(run)
-    rows, folds = [], []
+    where = "what fsdp-translate --plan-to-json step.plan prints"
+    members: dict[str, list[Json]] = {unit["unit"]: [] for unit in plan["units"]}
+    for state in plan["states"]:
+        if state["role"] == "parameter" and state.get("unit") in members:
+            members[state["unit"]].append(state)
+    rows = []
     for unit in plan["units"]:
         name = unit["unit"]
         own = traffic[name]
@@ -204,25 +209,28 @@ def units(run: Run) -> Markup:
                 of_bytes(own.sent),
             )
         )
-        states = [s for s in plan["states"] if s.get("unit") == name and s["role"] == "parameter"]
+    folds: list[Cell] = [
+        folded(
+            f"{name}: {len(states):,} parameters" + left_out(states, where),
+            table(
+                ("parameter", "dtype", "shape", "on a rank", "arena"),
+                [
+                    (
+                        s["name"],
+                        s["dtype"],
+                        _shape(s["shape"]),
+                        _on_a_rank(s) + ("" if s["trainable"] else ", frozen"),
+                        s["arena"],
+                    )
+                    for s in listed(states)
+                ],
+            ),
+        )
+        for name, states in listed([*members.items()])
+    ]
+    if unlisted := left_out([*members], where):
         folds.append(
-            folded(
-                f"{name}: {len(states):,} parameters"
-                + left_out(states, "what fsdp-translate --plan-to-json step.plan prints"),
-                table(
-                    ("parameter", "dtype", "shape", "on a rank", "arena"),
-                    [
-                        (
-                            s["name"],
-                            s["dtype"],
-                            _shape(s["shape"]),
-                            _on_a_rank(s) + ("" if s["trainable"] else ", frozen"),
-                            s["arena"],
-                        )
-                        for s in listed(states)
-                    ],
-                ),
-            )
+            tag("p", f"The parameters of {len(members):,} units{unlisted}.", class_="note")
         )
     heads = (
         "unit",

@@ -17,9 +17,8 @@ import pytest
 from fsdp_mlir.report import sections
 from fsdp_mlir.report.__main__ import main
 from fsdp_mlir.report.charts import line_chart
-from fsdp_mlir.report.page import write_whole
 from fsdp_mlir.report.facts import read_run
-from fsdp_mlir.report.page import MOST_BYTES
+from fsdp_mlir.report.page import MOST_BYTES, write_whole
 from fsdp_mlir.report.page import page as page_of
 from fsdp_mlir.report.remarks import read_remarks
 from fsdp_mlir.report.timeline import timeline
@@ -144,8 +143,14 @@ def test_a_large_run_has_a_page_that_mail_takes(run_folder: pathlib.Path) -> Non
         for bar in bars:
             args = {**bar["args"], "command": bar["args"]["command"] + i * len(bars)}
             events.append({**bar, "args": args})
+    # And the units of 3,000 layers, with a dozen parameters each.
+    member = next(state for state in run.plan["states"] if state["role"] == "parameter")
+    for name in (f"model.decoder.layers.{i}.block" for i in range(3000)):
+        run.plan["units"].append({**run.plan["units"][0], "unit": name})
+        run.plan["states"] += [{**member, "unit": name, "name": f"{name}.projection.weight"}] * 12
     text = page_of(run)
     assert len(text.encode()) <= MOST_BYTES
+    assert re.search(r"The parameters of [\d,]+ units \(the first [\d,]+ are listed", text)
     assert "listed; all are in step.remarks.yaml" in text
     assert "Not drawn, to keep the page small: " in text
 
@@ -243,7 +248,6 @@ def test_a_long_curve_keeps_what_stands_out() -> None:
 
 @pytest.mark.quick
 def test_each_line_of_a_chart_has_a_colour() -> None:
-    """Three losses in turn with an evaluation are five lines."""
     style = (chain.ROOT / "python" / "fsdp_mlir" / "report" / "page.css").read_text()
     lines = [(f"loss {i}", [(1.0, 1.0), (2.0, 2.0)]) for i in range(12)]
     for name in re.findall(r'class="line (\w+)"', line_chart("loss", "", lines)):
@@ -258,9 +262,9 @@ def test_a_rank_that_begins_before_rank_0_is_drawn_whole(run_folder: pathlib.Pat
     for event in events:
         if event["pid"] == late and "ts" in event:
             event["ts"] += 5000
-    rank0, rank1 = timeline(run.trace).processes[1:]
-    begins = [min(bar[0] for _, bars in rank.lanes for bar in bars) for rank in (rank0, rank1)]
-    assert 0 <= begins[1] < 1_000_000 < begins[0]
+    ranks = timeline(run.trace).processes[1:]
+    first, other = [min(bar[0] for _, bars in rank.lanes for bar in bars) for rank in ranks]
+    assert 0 <= other < 1_000_000 < first
 
 
 def test_a_trace_of_another_plan_is_left_out(
@@ -355,12 +359,11 @@ def test_no_link_leads_to_another_file_and_what_is_no_file_is_not_replaced(
 ) -> None:
     (tmp_path / "precious").write_text("words")
     (tmp_path / "link").symlink_to(tmp_path / "precious")
-    mask = os.umask(0o077)
+    old = os.umask(0o077)
     write_whole("page", tmp_path / "link")
-    os.umask(mask)
-    assert (tmp_path / "link").read_text() == "page"
+    os.umask(old)
     assert (tmp_path / "link").stat().st_mode & 0o777 == 0o600, "whom the umask lets may read it"
-    assert (tmp_path / "precious").read_text() == "words"
+    assert [(tmp_path / name).read_text() for name in ("link", "precious")] == ["page", "words"]
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     write_whole("page", tmp_path / "pipe")
