@@ -25,7 +25,7 @@ from .dtypes import dtype_name, require_computed
 from .step.eager_only import check_eager_only
 from .step.line_fields import STANDARD
 from .errors import ArgumentParser, E, ExportError, ExportNote, each_said_once, identified, note
-from .step.places import user_location
+from .step.places import own_location
 from .step.process_groups import missing_group
 from .step.fsdp_module import original_class
 from .step.names import StateNames, plain_path
@@ -352,7 +352,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except Exception as error:
         if options.traceback:
             traceback.print_exc()
-        where = user_location("".join(traceback.format_exception(error)))
+        where = own_location("".join(traceback.format_exception(error)))
         text = " ".join(str(error).split()) or "no message"
         kind, said = E.STEP_RAISES, f"{type(error).__name__}: {text}"
         if (mend := missing_group(error)) is not None:

@@ -37,6 +37,16 @@ def user_location(trace: str) -> str:
     return ""
 
 
+def own_location(trace: str) -> str:
+    """The same, where a user's own file is in `trace`, of that: a library's file may have its name."""
+    own = [f"{os.path.basename(path)}:{n}" for path, n in FRAME.findall(trace) if _is_own(path)]
+    return own[-1] if own else user_location(trace)
+
+
+def _is_own(path: str) -> bool:
+    return package.is_local(path) and os.path.exists(path)
+
+
 def own_line(frame: Optional[FrameType]) -> str:
     """`file.py:31` of the innermost of `frame` and its callers that is of a user's own file, or ""."""
     while frame is not None and not package.is_local(frame.f_code.co_filename):

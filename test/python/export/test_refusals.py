@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fsdp_mlir import ExportError, TrainingStep
 from fsdp_mlir.archive.torchscript import call_text
-from fsdp_mlir.step.places import user_location
+from fsdp_mlir.step.places import own_location, user_location
 from fsdp_mlir.export import export_step
 from fsdp_mlir.rules.numbers import is_optimizers
 
@@ -270,6 +270,9 @@ def test_libraries_whose_name_begins_like_pytorchs() -> None:
     trace = f'File "{packages}/torchvision/ops/boxes.py", line 7\n'
     trace += f'File "{packages}/torch/functional.py", line 9'
     assert user_location(trace) == "boxes.py:7"
+    mine = f'File "{__file__}", line 3\n'
+    assert own_location(mine + trace) == "test_refusals.py:3", "whose name none of theirs may have"
+    assert own_location(trace) == "boxes.py:7"
     assert is_optimizers(f"{packages}/torch_optimizer/radam.py")
     assert not is_optimizers(f"{packages}/torch/functional.py")
 
