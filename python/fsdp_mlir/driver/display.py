@@ -75,9 +75,5 @@ class JsonDisplay:
 
 
 def describe(ranks: int, length: Length) -> str:
-    parts = [f"{ranks} rank" + ("s" if ranks > 1 else "")]
-    if length.epochs:
-        parts.append(f"{length.epochs} epochs")
-    if length.steps:
-        parts.append(f"{length.steps} steps")
-    return ", ".join(parts)
+    counts = ((ranks, "rank"), (length.epochs, "epoch"), (length.steps, "step"))
+    return ", ".join(f"{n} {what}{'s' if n > 1 else ''}" for n, what in counts if n)
