@@ -170,9 +170,10 @@ void Executor::Implementation::beginStep(LoadedProgram &program, uint64_t step,
   scalars = evaluateScalars(program.plan->scalars, context);
   if (program.numbers)
     program.numbers->set(scalars);
-  device.beginStep(context, microBatch);
+  bool hasUpdates = !program.updates.empty();
+  device.beginStep(context, microBatch, hasUpdates);
   if (host)
-    host->beginStep(context, microBatch);
+    host->beginStep(context, microBatch, hasUpdates);
   updates.beginRun();
 }
 

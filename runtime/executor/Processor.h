@@ -26,10 +26,14 @@ struct Processor {
   }
   Processor(const Processor &) = delete;
 
-  /// Begins a step, or one of its micro-batches.
-  void beginStep(const StepContext &context, uint64_t microBatch) {
-    for (UpdateRule &rule : rules)
-      rule.beginStep(context);
+  /// Begins a step, or one of its micro-batches. An evaluation is none: the
+  /// rates that it meets may be those of the next step already, from which the
+  /// numbers of the one that was done must not be made again.
+  void beginStep(const StepContext &context, uint64_t microBatch,
+                 bool updates) {
+    if (updates)
+      for (UpdateRule &rule : rules)
+        rule.beginStep(context);
     random.beginStep(context.step, microBatch);
   }
 

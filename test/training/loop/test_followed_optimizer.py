@@ -123,7 +123,7 @@ def test_averages_of_a_schedule_free_optimizer(layout: str, tmp_path: pathlib.Pa
     with pytest.warns(UserWarning, match="ScheduleFree has eval.* the weights that it trains"):
         run = fsdp_mlir.compile(ours, pipeline=f"shard-layout={layout}", cache_dir=tmp_path)
     with run:
-        for _ in range(2):
+        for rate in (0.3, 0.02):
             assert [run(ours.inputs).item() for _ in range(3)] == [take() for _ in range(3)]
             ours.optimizer.eval()
             theirs.optimizer.eval()
@@ -131,11 +131,15 @@ def test_averages_of_a_schedule_free_optimizer(layout: str, tmp_path: pathlib.Pa
                 run.eval(ours.inputs)
             ours.optimizer.train()
             average(run, ours.model, 1 - 1 / beta1)
+            # Of the next steps, not of those that were done.
+            run.lr = theirs.optimizer.param_groups[0]["lr"] = rate
             with torch.no_grad():
                 wanted = theirs.loss(theirs.model, **theirs.inputs).item()
             assert run.eval(ours.inputs)["loss"] == wanted
             average(run, ours.model, 1 - beta1)
             theirs.optimizer.train()
+        assert run(ours.inputs).item() == take()
+        assert run(ours.inputs).item() == take()
 
 
 @pytest.mark.provokes("FSDP-E0807")
