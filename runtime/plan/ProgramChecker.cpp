@@ -21,6 +21,10 @@ public:
 
   void run() {
     checkScalars(at, plan, program.scalars);
+    for (size_t i = 0; i < program.scalars.size(); ++i)
+      at.inside("scalar ", i)
+          .require(C24, program.scalars[i]->kind != ScalarKind::Former,
+                   "follows from the step before, which rules alone keep");
     for (size_t i = 0; i < program.commands.size(); ++i) {
       const CommandT &command = *program.commands[i];
       checkCommand(at.at(PlanEntry::Command, i), i, command);

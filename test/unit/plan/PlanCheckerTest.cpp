@@ -141,6 +141,16 @@ static const Break<PlanT> breaks[] = {
        scalar.b = 0;
      },
      "scalar 1: refers to scalar 2, which does not exist"},
+    {"FormerOfAProgram", C24,
+     [](PlanT &p) {
+       p.programs[0]->scalars.push_back(std::make_unique<ScalarT>());
+       p.programs[0]->scalars.push_back(std::make_unique<ScalarT>());
+       ScalarT &scalar = *p.programs[0]->scalars.back();
+       scalar.kind = ScalarKind::Former;
+       scalar.a = 1;
+       scalar.b = 0;
+     },
+     "scalar 1: follows from the step before, which rules alone keep"},
     {"ScalarHyperparameter", C1,
      [](PlanT &p) { p.rules[0]->scalars[0]->hyperparameter = 3; },
      "hyperparameter 3 does not exist"},
