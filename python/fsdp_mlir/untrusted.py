@@ -59,6 +59,24 @@ def parse_json(text: Union[str, bytes]) -> Any:
         raise ValueError("its brackets are nested too deep") from error
 
 
+def open_to_write(path: _Path) -> BinaryIO:
+    """Opens what is there, such as a device or a pipe, to write bytes to it. It does not wait for
+    the reader of a FIFO.
+
+    Raises:
+        OSError: it cannot be opened, or nobody reads from it.
+    """
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        why = "nobody reads from this pipe; start what reads it first"
+        raise OSError(errno.ENXIO, why, os.fspath(path)) from error
+    os.set_blocking(file, True)
+    return os.fdopen(file, "wb")
+
+
 def make_file(path: _Path) -> BinaryIO:
     """A new file to write bytes to. What has its name is removed, and a link not followed: nobody
     can lead the writer to another file.

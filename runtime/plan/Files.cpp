@@ -58,6 +58,20 @@ int makeFile(const std::string &path) {
   return file;
 }
 
+int openToWrite(const std::string &path, int flags) {
+  int file = open(path.c_str(),
+                  flags | O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+  if (file >= 0) // what is written later waits as it should
+    fcntl(file, F_SETFL, fcntl(file, F_GETFL) & ~O_NONBLOCK);
+  return file;
+}
+
+std::string reasonOfOpening() {
+  return errno == ENXIO
+             ? "nobody reads from this pipe; start what reads it first"
+             : problem();
+}
+
 /// Whether all bytes are in the file; else errno says why not.
 static bool writeAll(int file, const std::string &bytes) {
   for (size_t at = 0; at < bytes.size();) {
@@ -80,11 +94,13 @@ static bool isNoFile(const std::string &path) {
 }
 
 static void writeInPlace(const std::string &bytes, const std::string &path) {
-  int file = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
-  bool written = file >= 0 && writeAll(file, bytes);
+  int file = openToWrite(path, 0);
+  if (file < 0)
+    throw Error(E::FileUnwritable,
+                "cannot write '" + path + "': " + reasonOfOpening());
+  bool written = writeAll(file, bytes);
   std::string reason = problem();
-  if (file >= 0)
-    close(file);
+  close(file);
   if (!written)
     throw Error(E::FileUnwritable, "cannot write '" + path + "': " + reason);
 }

@@ -28,6 +28,11 @@ std::string readRegularFile(const std::string &path, uint64_t most);
 /// another file.
 int makeFile(const std::string &path);
 
+/// Opens a file to write to it, as open(2) does, and without
+/// waiting for the reader of a FIFO. Less than 0: reasonOfOpening() says why.
+int openToWrite(const std::string &path, int flags);
+std::string reasonOfOpening();
+
 /// What a file must survive.
 enum class Durability {
   Process, // the end of this process

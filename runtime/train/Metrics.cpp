@@ -33,7 +33,7 @@ static std::string linesUpTo(const std::string &path, uint64_t done) {
 /// A link is followed to a device or a pipe, as /dev/stdout is one; a file
 /// behind one is somebody else's.
 static int openBehindLink(const std::string &path) {
-  int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  int file = openToWrite(path, O_APPEND);
   struct stat status;
   if (file < 0 || (fstat(file, &status) == 0 && !S_ISREG(status.st_mode)))
     return file;
@@ -43,15 +43,14 @@ static int openBehindLink(const std::string &path) {
 }
 
 MetricsWriter::MetricsWriter(const std::string &path, int flags)
-    : name(path), file(open(path.c_str(),
-                            flags | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0666)) {
+    : name(path), file(openToWrite(path, flags | O_NOFOLLOW)) {
   if (file < 0 && errno == ELOOP)
     file = openBehindLink(path);
   if (file < 0)
     throw Error(E::FileUnwritable,
                 "cannot write " + path + ": " +
                     (errno == ELOOP ? "it is a link; name the file itself"
-                                    : std::strerror(errno)));
+                                    : reasonOfOpening()));
 }
 
 MetricsWriter::~MetricsWriter() { close(file); }

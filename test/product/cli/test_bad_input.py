@@ -3,6 +3,7 @@ status, no output file and no hang."""
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import zipfile
@@ -264,6 +265,12 @@ def test_metrics_do_not_follow_a_link(compiled: chain.Compiled, tmp_path: pathli
     extra = ["--threads", "--metrics", tmp_path / "metrics.jsonl"]
     run_refused(compiled, tmp_path, r"metrics\.jsonl: it is a link; name the file", extra=extra)
     assert of_another.read_text() == "kept"
+
+
+def test_metrics_do_not_wait_for_a_reader(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    extra = ["--threads", "--metrics", tmp_path / "metrics.jsonl"]
+    run_refused(compiled, tmp_path, r"metrics\.jsonl: nobody reads from this pipe", extra=extra)
 
 
 # Archives

@@ -369,6 +369,8 @@ def test_no_link_leads_to_another_file_and_what_is_no_file_is_not_replaced(
     write_whole("page", tmp_path / "pipe")
     assert os.read(reader, 9) == b"page"
     os.close(reader)
+    with pytest.raises(OSError):  # at once: nobody reads
+        write_whole("page", tmp_path / "pipe")
 
 
 def test_nothing_is_left_of_a_page_whose_writer_is_killed(

@@ -54,6 +54,10 @@ TEST(PlanFile, ADeviceOrAPipeIsNotReplaced) {
   struct stat status;
   EXPECT_TRUE(lstat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode));
   close(reader);
+  // Nor is a reader waited for that does not come.
+  EXPECT_EQ(
+      identifierThrownBy([&] { fsdp::writeFileAtomically("words", path); }),
+      "FSDP-E0005");
   std::remove(path.c_str());
 }
 
