@@ -6,8 +6,10 @@
 // that compute the same as the plan in every order that streams can run (they
 // are no mutants), and the survivors. With --write it writes a mutant of the
 // class that the checker refuses, with the digest of what is in it.
+#include "EndProgram.h"
 #include "Meaning.h"
 #include "Mutations.h"
+#include "ProgramEnd.h"
 #include "operators/DispatcherSchemas.h"
 #include "plan/PlanFile.h"
 
@@ -113,21 +115,26 @@ int main(int argc, char **argv) {
   bool verbose = false;
   std::map<std::string, Tally> tallies;
   try {
+    if (argc < 2)
+      throw fsdp::Error(fsdp::E::Flag, "there is no plan; name one or more");
     for (int i = 1; i < argc; ++i) {
       if (!std::strcmp(argv[i], "--per-class") && i + 1 < argc)
-        perClass = std::stoul(argv[++i]);
+        perClass = parseNumber("--per-class", argv[++i], 1);
       else if (!std::strcmp(argv[i], "--seed") && i + 1 < argc)
-        seed = std::stoull(argv[++i]);
+        seed = parseNumber("--seed", argv[++i], 0);
       else if (!std::strcmp(argv[i], "--verbose"))
         verbose = true;
       else if (!std::strcmp(argv[i], "--write") && i + 3 < argc)
         writeMutant(argv[i + 1], argv[i + 2], argv[i + 3]), i += 3;
+      else if (argv[i][0] == '-')
+        throw fsdp::Error(fsdp::E::Flag, std::string("there is no flag ") +
+                                             argv[i] +
+                                             ", or it lacks what it takes");
       else
         mutate(argv[i], perClass, seed + i, verbose, tallies);
     }
   } catch (const std::exception &error) {
-    std::cerr << "error: " << error.what() << "\n";
-    return 1;
+    return endWith(error);
   }
   for (const auto &[name, tally] : tallies) {
     std::cout << "{\"class\": \"" << name
@@ -144,5 +151,5 @@ int main(int argc, char **argv) {
       std::cout << (i ? ", " : "") << "\"" << tally.survivors[i] << "\"";
     std::cout << "]}\n";
   }
-  return 0;
+  fsdp::endPrinted(0);
 }

@@ -151,6 +151,16 @@ def test_no_program_takes_a_plan_unchecked(
         assert "is not a valid plan" in done.stdout + done.stderr
 
 
+def test_a_mistake_is_one_error() -> None:
+    for arguments, why in (
+        ("--seed x", "--seed: 'x' is no number from 0 on [FSDP-E0101]"),
+        ("nothing.plan", "cannot open 'nothing.plan': No such file or directory [FSDP-E0004]"),
+    ):
+        command = [chain.binary("fsdp-mutate"), *arguments.split()]
+        done = chain.command(command, check=False)
+        assert (done.returncode, done.stderr) == (1, f"error: {why}\n")
+
+
 def test_each_constraint_is_broken_somewhere() -> None:
     """By mutants, by a plan of the unit tests, or by IR at the op of its error."""
     folder = chain.ROOT / "test"

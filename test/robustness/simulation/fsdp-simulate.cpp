@@ -8,7 +8,9 @@
 //
 // With --class it breaks the plan as fsdp-mutate does, takes mutants that the
 // checker refuses, and runs those: how many show a difference in some seed.
+#include "EndProgram.h"
 #include "Mutations.h"
+#include "ProgramEnd.h"
 #include "Simulation.h"
 #include "operators/DispatcherSchemas.h"
 #include "plan/PlanFile.h"
@@ -29,10 +31,10 @@ struct Seeds {
 
 Seeds parseSeeds(const std::string &text) {
   size_t colon = text.find(':');
-  uint64_t begin = std::stoull(text);
+  uint64_t begin = parseNumber("--seeds", text.substr(0, colon), 0);
   return {begin, colon == std::string::npos
                      ? begin + 1
-                     : std::stoull(text.substr(colon + 1))};
+                     : parseNumber("--seeds", text.substr(colon + 1), begin)};
 }
 
 int runSeeds(const Simulation &simulation, const plan::PlanT &plan,
@@ -62,7 +64,7 @@ const Mutation &findMutation(const std::string &name) {
     for (const Mutation &mutation : *mutations)
       if (mutation.name == name)
         return mutation;
-  throw plan::PlanError(E::Flag, "there is no class '" + name + "'");
+  throw Error(E::Flag, "there is no class '" + name + "' of mutants");
 }
 
 /// What the checker says; empty: it accepts.
@@ -107,28 +109,34 @@ void runMutants(const Simulation &simulation, const plan::PlanT &plan,
 } // namespace
 
 int main(int argc, char **argv) {
-  std::string path, seeds = "0:100", mutation;
-  unsigned mutants = 4;
+  std::string path, seeds = "0:100", steps = "2", mutants = "4", mutation;
   Inputs inputs;
   CLI::App app("Runs a plan's ranks in orders that seeds choose.");
   app.add_option("plan", path)->required();
   app.add_option("--weights", inputs.weights);
   app.add_option("--data", inputs.data);
-  app.add_option("--steps", inputs.steps);
+  app.add_option("--steps", steps);
   app.add_option("--seeds", seeds);
   app.add_option("--class", mutation);
   app.add_option("--mutants", mutants);
-  CLI11_PARSE(app, argc, argv);
   try {
+    app.parse(argc, argv);
+    inputs.steps = parseNumber("--steps", steps, 1);
+    const Seeds tried = parseSeeds(seeds);
     at::set_num_threads(1);
     plan::LoadedPlan loaded = plan::readPlan(path, findDispatcherSchema);
     Simulation simulation(*loaded.plan, inputs);
     if (mutation.empty())
-      return runSeeds(simulation, *loaded.plan, parseSeeds(seeds));
-    runMutants(simulation, *loaded.plan, mutation, mutants, parseSeeds(seeds));
+      endPrinted(runSeeds(simulation, *loaded.plan, tried));
+    runMutants(simulation, *loaded.plan, mutation,
+               parseNumber("--mutants", mutants, 1), tried);
+  } catch (const CLI::Success &help) {
+    app.exit(help);
+    endPrinted(0);
+  } catch (const CLI::ParseError &mistake) {
+    return endWith(Error(E::Flag, mistake.what()));
   } catch (const std::exception &error) {
-    std::cerr << "error: " << error.what() << "\n";
-    return 1;
+    return endWith(error);
   }
-  return 0;
+  endPrinted(0);
 }

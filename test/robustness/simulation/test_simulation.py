@@ -50,6 +50,22 @@ def test_every_order_gives_the_same_bits(chosen: list[chain.Compiled]) -> None:
         check(compiled, 500 // len(chosen))
 
 
+@pytest.mark.parametrize(
+    "flags, why",
+    [
+        ("--steps 0", "--steps: '0' is no number from 1 on [FSDP-E0101]"),
+        ("--seeds 7:x", "--seeds: 'x' is no number from 7 on [FSDP-E0101]"),
+        ("--nonsense", "The following argument was not expected: --nonsense [FSDP-E0101]"),
+        ("", "the plan has no value for weight and 1 more; pass --weights FILE [FSDP-E0907]"),
+    ],
+)
+def test_a_mistake_is_one_error(flags: str, why: str) -> None:
+    plan = plans.HERE.parent / "fuzz" / "corpus" / "plan" / "classifier"
+    command = [chain.binary("fsdp-simulate"), plan, *flags.split()]
+    done = chain.command(command, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"error: {why}\n")
+
+
 @pytest.mark.long
 def test_many_orders_give_the_same_bits(tmp_path: pathlib.Path) -> None:
     for compiled in itertools.islice(plans.random_plans(tmp_path), LONG_PLANS):
