@@ -41,13 +41,12 @@ inline void printUnwritable(llvm::StringRef path, llvm::StringRef why) {
                        .str()));
 }
 
-/// Fails, with an error, where an output cannot be opened, or is one of the
-/// inputs, which LLVM empties before it has read them; and has LLVM's error,
-/// where a disk is full, said as this project says it.
-inline mlir::LogicalResult checkOutput(llvm::StringRef path,
-                                       llvm::ArrayRef<std::string> inputs) {
-  static std::string output; // LLVM writes it when the program ends
+/// Has LLVM's error, where a disk is full, said as this project says it, of
+/// this output: LLVM writes it when the program ends.
+inline void identifyFullDisk(llvm::StringRef path = "-") {
+  static std::string output;
   output = path == "-" ? "stdout" : path.str();
+  llvm::remove_fatal_error_handler();
   llvm::install_fatal_error_handler([](void *, const char *text, bool) {
     llvm::StringRef why = text;
     if (why.consume_front("IO failure on output stream: "))
@@ -55,6 +54,26 @@ inline mlir::LogicalResult checkOutput(llvm::StringRef path,
     else
       llvm::errs() << "LLVM ERROR: " << why << "\n";
   });
+}
+
+/// Opens a FIFO that LLVM is to write, which would wait for its reader. It
+/// stays open, so that the reader sees no end before LLVM has opened it.
+inline mlir::LogicalResult checkReader(llvm::StringRef path) {
+  llvm::sys::fs::file_status status;
+  if (llvm::sys::fs::status(path, status) ||
+      status.type() != llvm::sys::fs::file_type::fifo_file ||
+      openToWrite(path.str(), 0) >= 0)
+    return mlir::success();
+  printError(Error(E::FileUnwritable,
+                   "cannot write '" + path.str() + "': " + reasonOfOpening()));
+  return mlir::failure();
+}
+
+/// Fails, with an error, where an output cannot be opened, or is one of the
+/// inputs, which LLVM empties before it has read them.
+inline mlir::LogicalResult checkOutput(llvm::StringRef path,
+                                       llvm::ArrayRef<std::string> inputs) {
+  identifyFullDisk(path);
   if (path == "-")
     return mlir::success();
   llvm::StringRef folder = llvm::sys::path::parent_path(path);
@@ -75,7 +94,7 @@ inline mlir::LogicalResult checkOutput(llvm::StringRef path,
   else if (access(written.c_str(), isThere ? W_OK : W_OK | X_OK) != 0)
     printUnwritable(path, std::strerror(errno));
   else
-    return mlir::success();
+    return checkReader(path);
   return mlir::failure();
 }
 

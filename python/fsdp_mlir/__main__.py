@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Optional, Sequence
 
-from .errors import ArgumentParser
+from .errors import ArgumentParser, exit_with
 
 PROGRAMS = {
     "train": "trains a step file on sharded ranks",
@@ -30,4 +29,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

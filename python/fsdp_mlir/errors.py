@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import contextvars
 import difflib
+import io
 import os
 import re
 import signal
@@ -58,9 +59,14 @@ def exit_with(main: Callable[[], int]) -> NoReturn:
     written at all; names may have bytes that are no text."""
     if sys.stdout is None:  # closed by whoever began this process
         sys.stdout = open(os.devnull, "w")
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    status: Any
     try:
-        status = main()
+        try:
+            status = main()
+        except SystemExit as ended:  # behind --help
+            status = ended.code
         sys.stdout.flush()
     except BrokenPipeError:
         status = 128 + signal.SIGPIPE

@@ -24,7 +24,16 @@ from .data.files import FileData
 from .dtypes import dtype_name, require_computed
 from .step.eager_only import check_eager_only
 from .step.line_fields import STANDARD
-from .errors import ArgumentParser, E, ExportError, ExportNote, each_said_once, identified, note
+from .errors import (
+    ArgumentParser,
+    E,
+    ExportError,
+    ExportNote,
+    each_said_once,
+    exit_with,
+    identified,
+    note,
+)
 from .step.places import own_location
 from .step.process_groups import missing_group
 from .step.fsdp_module import original_class
@@ -374,4 +383,4 @@ def _show_warning(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Union
 
-from .errors import E, identified
+from .errors import E, exit_with, identified
 from .checkpoint.folder import newest_in
 from .driver import stages
 from .driver.cache import Cache
@@ -324,4 +324,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

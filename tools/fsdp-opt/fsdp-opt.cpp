@@ -74,13 +74,14 @@ static mlir::LogicalResult checkRemarksFile() {
   else if (llvm::sys::fs::is_directory(file))
     why = "it is a folder; name a file";
   if (why.empty())
-    return mlir::success();
+    return fsdp::checkReader(file);
   fsdp::printError(fsdp::Error(fsdp::E::FileUnwritable,
                                "--remarks-output-file=" + file + ": " + why));
   return mlir::failure();
 }
 
 int main(int argc, char **argv) {
+  fsdp::identifyFullDisk();
   if (fsdp::printedHelp({argv, size_t(argc)}, help))
     return 0;
   fsdp::honourNoColour();

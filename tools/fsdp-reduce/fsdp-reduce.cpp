@@ -27,6 +27,7 @@ static mlir::LogicalResult checkInputs(llvm::ArrayRef<char *> words) {
 }
 
 int main(int argc, char **argv) {
+  fsdp::identifyFullDisk();
   fsdp::honourNoColour();
   fsdp::identifyBadFlags();
   mlir::DialectRegistry registry;

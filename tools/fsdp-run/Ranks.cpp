@@ -310,7 +310,7 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
     if (line.doctor)
       return asMember(line, me, [&](Connection &) -> int {
         runDoctor(line, me);
-        endProgram(0);
+        endPrinted(0);
       });
     plan::LoadedPlan loaded = readRunnablePlan(line.plan);
     if (!line.tune.empty()) {

@@ -6,6 +6,6 @@
 int main(int argc, char **argv) {
   fsdp::CommandLine line;
   if (std::optional<int> status = fsdp::parseCommandLine(argc, argv, line))
-    fsdp::endProgram(*status);
+    fsdp::endPrinted(*status);
   fsdp::endProgram(fsdp::runRanks(line, argc, argv));
 }

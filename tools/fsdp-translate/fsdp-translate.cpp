@@ -102,6 +102,7 @@ Look at a plan; each checks it first
 )";
 
 int main(int argc, char **argv) {
+  fsdp::identifyFullDisk();
   if (fsdp::printedHelp({argv, size_t(argc)}, help))
     return 0;
   fsdp::honourNoColour();

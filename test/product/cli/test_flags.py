@@ -26,14 +26,18 @@ GROUPS = {
     "In place of a run": "doctor explain version help help-all",
 }
 PROGRAMS = ("fsdp-opt", "fsdp-run", "fsdp-translate")
+OTHERS = ("fsdp-reduce", "fsdp-simulate")
 MODULES = ("checkpoint", "completion", "explain", "export", "report", "train")
 
 
+def command_of(program: str) -> list[object]:
+    if program.startswith("fsdp-"):
+        return [chain.binary(program)]
+    return [sys.executable, "-m", f"fsdp_mlir.{program}"]
+
+
 def output_of(program: str, flag: str) -> str:
-    module = [sys.executable, "-m", f"fsdp_mlir.{program}"]
-    return chain.command(
-        [*([chain.binary(program)] if program in PROGRAMS else module), flag]
-    ).stdout
+    return chain.command([*command_of(program), flag]).stdout
 
 
 @pytest.mark.quick
@@ -48,6 +52,20 @@ def test_help_is_a_screen(program: str) -> None:
         shown = set(re.findall(r"(?<!\S)--[a-z][a-z-]+", screen)) - {"--fsdp-"}
         assert "--help-all" in shown and len(shown) > 6
         assert {flag for flag in shown - {"--help-all"} if flag not in everything} == set()
+
+
+@pytest.mark.parametrize("program", (*PROGRAMS, *MODULES, *OTHERS))
+def test_help_that_cannot_be_written_is_one_error(program: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*command_of(program), "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**chain.environment(), "PYTHONUNBUFFERED": ""},
+        )
+    assert done.returncode == 1
+    assert re.fullmatch(r"error: .*: No space left on device.* \[FSDP-E0005\]\n", done.stderr)
 
 
 def test_the_package_names_its_programs(capsys: pytest.CaptureFixture[str]) -> None:
