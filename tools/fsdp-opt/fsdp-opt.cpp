@@ -1,4 +1,4 @@
-#include "CheckFiles.h"
+#include "CheckIr.h"
 #include "Colours.h"
 #include "Help.h"
 #include "PassNames.h"
@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
   if (succeeded(result))
     result = checkRemarksFile();
   if (succeeded(result))
-    result = fsdp::checkInput(input);
+    result = fsdp::checkIr(input);
   if (succeeded(result))
     result = fsdp::checkOutput(output, {input});
   if (succeeded(result))

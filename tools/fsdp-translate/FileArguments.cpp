@@ -1,6 +1,6 @@
 #include "FileArguments.h"
 
-#include "CheckFiles.h"
+#include "CheckIr.h"
 #include "fsdp/Target/PlanExport.h"
 
 #include "llvm/ADT/SmallVector.h"
@@ -46,8 +46,12 @@ static FileArguments findFiles(ArrayRef<std::string> arguments) {
 LogicalResult fsdp::checkFiles(ArrayRef<std::string> arguments) {
   FileArguments files = findFiles(arguments);
   std::vector<std::string> read = {files.second};
+  bool areIr = llvm::any_of(arguments, [](StringRef argument) {
+    return argument == "-fsdp-to-plan" || argument == "--fsdp-to-plan";
+  });
   for (size_t input : files.inputs) {
-    if (failed(checkInput(arguments[input])))
+    if (failed(areIr ? checkIr(arguments[input])
+                     : checkInput(arguments[input])))
       return failure();
     read.push_back(arguments[input]);
   }
