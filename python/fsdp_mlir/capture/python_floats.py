@@ -8,8 +8,11 @@ dtype. What branches on it, or needs it as a number of Python's, is refused wher
 
 from __future__ import annotations
 
+import contextlib
+import math
 import operator
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Iterator, Optional
+from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
@@ -19,6 +22,8 @@ _SCALES = frozenset(
     "mul rmul imul multiply div rdiv idiv truediv rtruediv itruediv divide true_divide".split()
 )
 _COMPARES = frozenset("gt lt ge le eq ne".split())
+# Functions of `math` that PyTorch has as well, up to the last bit.
+_OF_MATH = "cos exp log sin sqrt tanh".split()
 # Of which only the whole numbers' results are Python's, bit by bit.
 _OF_WHOLE = (operator.mod, operator.floordiv)
 
@@ -147,6 +152,26 @@ for _name in (
     str trunc""".split()
 ):
     setattr(ReadNumber, f"__{_name}__", _refuses(_name))
+
+
+def _in_math(name: str) -> Callable[..., Any]:
+    of_python, of_torch = getattr(math, name), getattr(torch, name)
+
+    def function(*numbers: Any) -> Any:
+        if len(numbers) == 1 and isinstance(numbers[0], ReadNumber):
+            return ReadNumber(of_torch(numbers[0].value.to(torch.float64)))
+        return of_python(*numbers)
+
+    return function
+
+
+@contextlib.contextmanager
+def functions_of_math() -> Iterator[None]:
+    """Within it, functions of `math` take such numbers."""
+    with contextlib.ExitStack() as stack:
+        for name in _OF_MATH:
+            stack.enter_context(mock.patch.object(math, name, _in_math(name)))
+        yield
 
 
 def is_number(value: object) -> bool:

@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import package
 from ..step.places import is_users
-from .python_floats import as_number
+from .python_floats import as_number, functions_of_math
 from .python_numbers import (
     NoListsOfCounts,
     as_count,
@@ -70,6 +70,7 @@ def passed_checks(whole_numbers: bool = False) -> Iterator[list[str]]:
             condition = _passing_condition(getattr(kind, name), places, whole_numbers)
             stack.enter_context(mock.patch.object(kind, name, condition))
         stack.enter_context(larger_and_smaller())
+        stack.enter_context(functions_of_math())
         stack.enter_context(symbols_as_numbers() if whole_numbers else NoListsOfCounts())
         yield places
 

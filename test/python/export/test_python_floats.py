@@ -1,6 +1,7 @@
 """Tests of numbers with a fraction that a loss reads from tensors and computes with, as Python does:
 what Dynamo follows, and what runs."""
 
+import math
 import pathlib
 import threading
 from typing import Any, Callable
@@ -48,6 +49,7 @@ CASES: dict[str, Callable[[Tensor, float], Tensor]] = {
     "chains": lambda y, lam: y * (lam * 0.1 * lam + 0.3 - 1 / (lam + 7)) * (lam / 3 / 7),
     "larger": lambda y, lam: y * max(lam, 1 - lam) + y * min(0.3, lam) * y,
     "powers": lambda y, lam: y * lam**2,
+    "functions": lambda y, lam: y * math.cos(math.pi * lam) + math.exp(-lam / 3) * math.sqrt(lam),
     "in-place": writes_in_place,
     "comparisons": lambda y, lam: y * (y > lam) + y.square() * (lam - 1 <= y),
     "numbers-without-dimensions": lambda y, lam: y * (y.sum() * lam + lam / y.mean()) * lam,
