@@ -28,8 +28,22 @@ bool isBatchNorm(const Operands &of) {
   return input.size() >= 2 && isPositive(input) &&
          of.haveSameShape({"grad_out", "grad_output", "input"}) &&
          of.haveElements(input[1],
-                         {"weight", "bias", "running_mean", "running_var",
-                          "save_mean", "save_invstd", "save_var"});
+                         {"weight", "bias", "running_mean", "running_var"});
+}
+
+bool isBatchNormBackward(const Operands &of) {
+  return isBatchNorm(of) &&
+         of.haveElements(of.shape("input")[1], {"save_mean", "save_var"});
+}
+
+/// In `eval()` forward saves nothing, and backward reads the running
+/// statistics.
+bool isNativeBatchNormBackward(const Operands &of) {
+  bool isEval =
+      of.isFalse("train") && of.has("running_mean") && of.has("running_var");
+  return isBatchNorm(of) &&
+         (isEval ||
+          of.haveElements(of.shape("input")[1], {"save_mean", "save_invstd"}));
 }
 
 bool isAttention(const Operands &of) {
@@ -85,8 +99,8 @@ constexpr Contract layerRows[] = {
     {"aten::_log_softmax_backward_data", isSoftmaxBackward},
     {"aten::_softmax_backward_data", isSoftmaxBackward},
     {"aten::native_layer_norm_backward", isLayerNormBackward},
-    {"aten::native_batch_norm_backward", isBatchNorm},
-    {"aten::batch_norm_backward", isBatchNorm},
+    {"aten::native_batch_norm_backward", isNativeBatchNormBackward},
+    {"aten::batch_norm_backward", isBatchNormBackward},
     {"aten::_native_batch_norm_legit", isBatchNorm},
     {"aten::_native_batch_norm_legit_functional", isBatchNorm},
     {"aten::_native_batch_norm_legit_no_training", isBatchNorm},

@@ -1,7 +1,8 @@
 // Some kernels do not check that the shapes of their operands fit each other,
-// and access memory outside of them when they do not; test/numerics/kernels found each
-// of these. A contract states the shapes that such an operator requires: those
-// that its forward operator produces, or those that autograd passes to it.
+// and access memory outside of them when they do not; test/numerics/kernels
+// found each of these. A contract states the shapes that such an operator
+// requires: those that its forward operator produces, or those that autograd
+// passes to it.
 #ifndef FSDP_PLAN_OPERANDS_H
 #define FSDP_PLAN_OPERANDS_H
 
@@ -68,6 +69,10 @@ public:
     const ArgumentT *given = find(name);
     return given && given->kind == ArgumentKind::Int ? std::optional(given->i)
                                                      : std::nullopt;
+  }
+  bool isFalse(std::string_view name) const {
+    const ArgumentT *given = find(name);
+    return given && given->kind == ArgumentKind::Bool && given->i == 0;
   }
   /// Whether an optional number is left out, or a constant.
   bool isConstant(std::string_view name, std::optional<double> &number) const {

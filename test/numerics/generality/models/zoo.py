@@ -101,8 +101,9 @@ def tied() -> TrainingStep:
 
 
 def frozen() -> TrainingStep:
-    """A whole frozen layer, and a frozen weight beside a trained bias."""
+    """A whole frozen layer, a frozen weight beside a trained bias, and a norm in eval()."""
     model = nn.Sequential(*(nn.Sequential(nn.Linear(9, 9), nn.ReLU()) for _ in range(3)))
+    model.append(nn.BatchNorm1d(9).eval())
     model[0].requires_grad_(False)
     model[1][0].weight.requires_grad_(False)
     trained = [p for p in model.parameters() if p.requires_grad]
