@@ -37,14 +37,15 @@ def numbers_to_keep(trials: Trials, kept: Sequence[Place] = ()) -> Optional[list
             return None
         known_kept = {place.identity for place in kept}
         numbers = [n for n in trials.counted() if n[0].identity not in known_kept]
-        if not numbers:
+        growing = trials.growing()
+        if not numbers and not growing:
             return []
         places = [place for place, _, _ in numbers]
-        known = trials.run(places, known=plainly)
+        known = trials.run(places, known=plainly, growing=growing)
         if known.results != plainly.results:
             return None
         with untaken():
-            _refuse_decisions(trials, places, known)
+            _refuse_decisions(trials, places, growing, known)
         if known.computes_with:
             return numbers
         with untaken():
@@ -52,7 +53,9 @@ def numbers_to_keep(trials: Trials, kept: Sequence[Place] = ()) -> Optional[list
     return []
 
 
-def _refuse_decisions(trials: Trials, places: Sequence[Place], known: Trial) -> None:
+def _refuse_decisions(
+    trials: Trials, places: Sequence[Place], growing: Sequence[Place], known: Trial
+) -> None:
     """Turns each decision, alone and with what it is reached by."""
     found: dict[Site, tuple[Decision, frozenset[Site]]] = {}
 
@@ -65,7 +68,7 @@ def _refuse_decisions(trials: Trials, places: Sequence[Place], known: Trial) -> 
         if number in (len(found), _MOST_TRIALS):
             return
         decision, turned = list(found.values())[number]
-        trial = trials.run(places, turned, known)
+        trial = trials.run(places, turned, known, growing=growing)
         if not trial.computes_as(known):
             raise _refusal(decision.line, "decides by", decision.numbers)
         find(trial, turned)

@@ -99,6 +99,13 @@ class PythonState:
                     changed.append((Member(name, value, key), before, now[key]))
         return changed
 
+    def lengths(self) -> list[tuple[Place, int]]:
+        """Where a container has another number of members now, and how many."""
+        before = {known: len(contents) for known, (_, contents) in self._contents.items()}
+        places = [*self._places.values(), *self._new()]
+        lengths = [(p, len(p.read())) for p in places if isinstance(p.read(), CONTAINERS)]
+        return [(p, length) for p, length in lengths if before.get(p.identity) != length]
+
     def listed_numbers(self) -> set[int]:
         """Whole numbers that containers have, as places or as members."""
         listed = (number for _, contents in self._contents.values() for number in contents)

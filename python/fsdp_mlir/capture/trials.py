@@ -35,6 +35,7 @@ class Trial:
         outcomes: of each step.
         computes_with: the watched numbers in what was computed.
         left: of each step, the numbers that it has changed.
+        lengths: of each step, the containers that have other lengths behind it, and these.
         written: of the step that raised, what its states held then.
         mode: that of the tensors without values, the same in all steps.
     """
@@ -44,6 +45,7 @@ class Trial:
     outcomes: list[Outcome] = dataclasses.field(default_factory=list)
     computes_with: frozenset[str] = frozenset()
     left: list[list[Number]] = dataclasses.field(default_factory=list)
+    lengths: list[list[tuple[Place, int]]] = dataclasses.field(default_factory=list)
     written: frozenset[int] = frozenset()
     mode: Any = dataclasses.field(default_factory=lambda: StandIns(sizes_by_values=True))
 
@@ -79,8 +81,10 @@ class Trials:
         turned: frozenset[Site] = frozenset(),
         known: Optional[Trial] = None,
         larger: Any = 0,
+        growing: Sequence[Place] = (),
     ) -> Trial:
-        """Two steps in which the numbers at `places` are watched.
+        """Two steps in which the numbers at `places`, and the lengths of what is `growing`, are
+        watched.
 
         Args:
             turned: the sites of decisions that fall the other way.
@@ -89,10 +93,10 @@ class Trials:
         """
         numbers = places, known, larger
         for recorded in self._recorded:
-            trial, again = Trial(Watch(turned)), iter(recorded)
+            trial, again = Trial(Watch(turned, growing)), iter(recorded)
             if self._take(trial, lambda step: self._replay(trial, next(again)), *numbers):
                 return trial
-        trial, new = Trial(Watch(turned)), []
+        trial, new = Trial(Watch(turned, growing)), []
 
         def compute(step: int) -> None:
             new.append(self._compute(trial, step + 0.5))
@@ -115,6 +119,13 @@ class Trials:
         first = self.plainly.values(0)
         left = self.plainly.left[1]
         return [number for number in left if first.get(number[0].identity) != number[2]]
+
+    def growing(self) -> list[Place]:
+        """The containers whose lengths go on changing."""
+        if len(self.plainly.results) < 2:
+            return []
+        first = {place.identity: length for place, length in self.plainly.lengths[0]}
+        return [p for p, length in self.plainly.lengths[1] if first.get(p.identity) != length]
 
     def are_alike(self, but_for: Sequence[Number] = ()) -> bool:
         """Whether the second step computes what the first one does, from what that leaves in Python;
@@ -165,6 +176,7 @@ class Trials:
                 take(step)
                 changed = [*self._state.numbers(), *self._state.members()]
                 trial.left.append([(place, before, plain(now)) for place, before, now in changed])
+                trial.lengths.append(self._state.lengths())
             return True
         except (Exception, SystemExit, OtherCall):
             return False  # of other values, which may be wrong in this code

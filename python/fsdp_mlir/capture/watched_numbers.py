@@ -9,12 +9,13 @@ import dataclasses
 import math
 import operator
 import sys
-from typing import Any, Callable, Iterable, Iterator, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 from unittest import mock
 
 from torch.overrides import TorchFunctionMode
 
 from ..step.places import is_users, user_location
+from .reached import Place
 
 # A place in code that asks for the truth of a number: its code object, and which instruction.
 Site = tuple[Any, int]
@@ -44,11 +45,15 @@ class Watch:
 
     Args:
         turned: sites whose decisions fall the other way.
+        growing: places of containers whose lengths are watched.
     """
 
-    def __init__(self, turned: frozenset[Site] = frozenset()) -> None:
+    def __init__(
+        self, turned: frozenset[Site] = frozenset(), growing: Sequence[Place] = ()
+    ) -> None:
         self.decisions: dict[Site, Decision] = {}
         self.within: frozenset[str] = frozenset()
+        self._growing = growing
         self._turned = turned
         self._turns = 0
 
@@ -68,6 +73,18 @@ class Watch:
         self._turns += 1
         return not natural
 
+    def length(self, original: Callable[[Any], int]) -> Callable[[Any], int]:
+        """`len`, which gives a watched number for a container whose length is one."""
+
+        def length(value: Any) -> int:
+            number = original(value)
+            for place in self._growing:
+                if place.read() is value:
+                    return watched(number, frozenset({f"len({place.name})"}))
+            return number
+
+        return length if self._growing else original
+
 
 _watch: Optional[Watch] = None
 
@@ -80,6 +97,7 @@ def watching(watch: Watch) -> Iterator[None]:
         for name in ("max", "min"):
             choosing = _choosing(getattr(builtins, name))
             stack.enter_context(mock.patch.object(builtins, name, choosing))
+        stack.enter_context(mock.patch.object(builtins, "len", watch.length(len)))
         stack.enter_context(_CallsWithNumbers(watch))
         _watch = watch
         try:

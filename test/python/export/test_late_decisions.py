@@ -33,7 +33,7 @@ class Counts(nn.Module):
         self.steps, self.at, self.phase, self.uses = 0, at, 0, uses
         self.weights = [1.0] * at + [0.5] * 5000
         self.counts, self.milestones = {"steps": 0}, {at: 0.5, 2 * at: 0.25}
-        self.table = None
+        self.table, self.history = None, []
         self.register_buffer("scale", torch.ones(3))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -57,6 +57,11 @@ def replaces_a_buffer(m: Counts, y: Tensor) -> Tensor:
     if m.steps % m.at == 0:  # here
         m.scale = m.scale * 0.9
     return y * m.scale
+
+
+def fills_a_list(m: Counts, y: Tensor) -> Tensor:
+    m.history.append(y.detach())
+    return y.relu() if len(m.history) >= m.at else y  # here
 
 
 def warms_up(m: Counts, y: Tensor) -> Tensor:
@@ -211,14 +216,15 @@ def line_of(function: Callable) -> str:
 
 @pytest.mark.provokes("FSDP-E0207")
 @pytest.mark.parametrize(
-    "uses", (*DECISIONS, is_copied_and_saved, checks_values, selects_rows, has_a_table)
+    "uses",
+    (*DECISIONS, is_copied_and_saved, checks_values, selects_rows, has_a_table, fills_a_list),
 )
 def test_a_later_decision_is_refused(
     uses: Callable[[Counts, Tensor], Tensor], tmp_path: pathlib.Path
 ) -> None:
     PATHS.append(tmp_path / "scale.pt")
     model = Counts(uses, at=1000)
-    told = f"{re.escape(line_of(uses))}.*model\\.(steps|counts\\['steps'\\]).*torch.where.*own-loop"
+    told = f"{re.escape(line_of(uses))}.*model\\.(steps|counts\\['steps'\\]|history).*torch.where.*own-loop"
     with pytest.raises(ExportError, match=told):
         export(classify(model), tmp_path)
     assert type(model.steps) is int and model.steps == 0 and model.phase == 0
