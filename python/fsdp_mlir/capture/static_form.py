@@ -21,7 +21,7 @@ Rule = Callable[["StaticForm", fx.Node], Any]
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 NO_BOUND = (
     "the step reads a size from values, and nothing says how large it can be; say it by `with "
-    "fsdp_mlir.at_most(n):` around this line"
+    "fsdp_mlir.at_most(n):` around this line, or around the call of a library that has it"
 )
 _REMEDY = "compute all elements and choose by torch.where"
 
