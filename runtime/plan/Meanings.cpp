@@ -88,7 +88,7 @@ private:
         rule(update, member);
     }
     if (isSum && !shared.addsGradient(update.rule))
-      local = unknown(local, "it is added up by another rule");
+      local = unknown(local, 1, "it is added up by another rule");
     for (Extent &extent : local)
       extent.term =
           isSum ? memory.terms.accumulated(extent.term, update.parameter,
@@ -101,10 +101,12 @@ private:
       memory.change(update.parameter, local);
   }
 
-  Extents unknown(const Extents &of, const char *why) {
-    uint64_t bytes = of.empty() ? 0 : of.back().end();
+  Extents unknown(const Extents &of, uint64_t ranks, const char *why) {
+    uint64_t bytes = of.empty() ? 0 : of.back().end() * ranks;
+    DigestOf digest;
+    digest << digestOf(memory.terms, of);
     Extents extents;
-    append(extents, {0, bytes, memory.terms.unknown(why)});
+    append(extents, {0, bytes, memory.terms.unknown(why, digest)});
     return extents;
   }
 
@@ -116,7 +118,7 @@ private:
     if (ranks > 1 && bytes) {
       if (local.size() != 1 || all.owners ||
           (all.term && all.rankStep != bytes))
-        return unknown({{0, bytes * ranks, 0}},
+        return unknown(local, ranks,
                        "it is put together of several values' parts");
       all.bytes *= ranks;
       all.rankStep = 0;
@@ -227,7 +229,9 @@ private:
     for (int number : {update.scale, update.skip})
       number == -1 ? added << uint64_t(0)
                    : added << memory.digestOf(number, unknown);
-    if (update.scale != -1 || update.skip != -1)
+    for (int value : update.given)
+      added << memory.digestOf(value, unknown);
+    if (update.scale != -1 || update.skip != -1 || !update.given.empty())
       said.added = added.get();
     if (!update.given.empty())
       said.unknown = "it is of whole matrices";

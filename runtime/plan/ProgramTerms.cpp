@@ -65,10 +65,10 @@ Content ProgramTerms::firstOf(uint32_t index) {
   uint64_t local = *spanBytes(state.local_shape, state.strides, state.dtype);
   uint64_t shards = state.shard_dim == -1 ? 1 : numShards(plan);
   if (state.flat != -1 || state.shard_dim > 0)
-    return Content(local,
-                   {{0, local,
-                     terms.unknown("it is a state that is sharded along "
-                                   "another dimension than the first")}});
+    return Content(local, {{0, local,
+                            terms.unknown("it is a state that is sharded along "
+                                          "another dimension than the first",
+                                          DigestOf() << state.fqn)}});
   Extents parts;
   auto add = [&](uint64_t begin, const StateT &member) {
     uint64_t last = parts.empty() ? 0 : parts.back().end();
@@ -203,9 +203,7 @@ void ProgramTerms::follow(const CommandT &command) {
 void ProgramTerms::copy(const PieceT &piece) {
   Extents block;
   uint64_t bytes = piece.block_bytes;
-  if (piece.on) {
-    append(block, {0, bytes, terms.unknown("some ranks alone copy it")});
-  } else if (piece.source == -1) {
+  if (piece.source == -1) {
     append(block, {0, bytes, terms.zero()});
   } else if (const ValueT &source = *program.values[piece.source];
              !source.place) { // the sequential step, which has no places
@@ -215,7 +213,7 @@ void ProgramTerms::copy(const PieceT &piece) {
   } else {
     Content &from = contentOf(rootOf(program, piece.source));
     uint64_t begin = beginOf(piece.source) + piece.source_offset;
-    if (piece.owners > 1) {
+    if (piece.owners > 1 && !piece.on) {
       Content own = from.kept(terms, begin, bytes, piece.owners);
       if (!piece.destination_offset && bytes == bytesOf(piece.destination))
         return set(piece.destination, std::move(own));
@@ -226,9 +224,18 @@ void ProgramTerms::copy(const PieceT &piece) {
     }
   }
   int root = rootOf(program, piece.destination);
-  contentOf(root).writeBlocks(
-      terms, block, beginOf(piece.destination) + piece.destination_offset,
-      bytes, piece.blocks, piece.destination_stride);
+  Content &to = contentOf(root);
+  uint64_t at = beginOf(piece.destination) + piece.destination_offset;
+  if (piece.on) { // over what other ranks have copied there
+    Extents old = to.readBlocks(terms, at, bytes, piece.blocks,
+                                piece.destination_stride);
+    DigestOf of;
+    of << fsdp::plan::digestOf(terms, block) << fsdp::plan::digestOf(terms, old)
+       << uint64_t(piece.on->first()) << uint64_t(piece.on->end());
+    block = {{0, bytes, terms.unknown("some ranks alone copy it", of)}};
+  }
+  to.writeBlocks(terms, block, at, bytes, piece.blocks,
+                 piece.destination_stride);
   if (int state = program.values[root]->state; state != -1)
     written.insert(state);
 }
@@ -258,14 +265,18 @@ void ProgramTerms::exchange(const CollectiveT &c) {
     for (Extent &extent : summed) {
       extent.term = sum(extent.term);
       if (extent.rankStep && ranks > 1 && isOver(plan, c, AxisRole::Shard))
-        extent.term = terms.unknown("it sums different parts");
+        extent.term = terms.unknown("it sums different parts",
+                                    DigestOf() << terms[extent.term].digest);
     }
     return set(c.destination, Content(bytes, summed));
   }
   default: { // no rule brings what it gives to the sequential step's terms
     uint64_t size = bytesOf(c.destination);
-    Term given = terms.unknown(std::string("it follows from an exchange, ") +
-                               infoOf(c.kind).name + ", that has no rule");
+    Term given = terms.unknown(
+        std::string("it follows from an exchange, ") + infoOf(c.kind).name +
+            ", that has no rule",
+        DigestOf() << fsdp::plan::digestOf(terms, source.read(terms, 0, bytes))
+                   << uint64_t(dims));
     return set(c.destination, Content(size, {{0, size, given}}));
   }
   }

@@ -4,11 +4,14 @@
 
 using namespace fsdp::plan;
 
-static Extents unknownBytes(Terms &terms, uint64_t bytes, const char *why) {
+static Extents unknownBytes(Terms &terms, uint64_t bytes, const char *why,
+                            const DigestOf &of) {
   Extents extents;
-  append(extents, {0, bytes, terms.unknown(why)});
+  append(extents, {0, bytes, terms.unknown(why, of)});
   return extents;
 }
+
+static const char unwritten[] = "it reads bytes that nobody wrote";
 
 Extents Content::read(Terms &terms, uint64_t begin, uint64_t bytes) const {
   uint64_t repeat = 0;
@@ -17,7 +20,8 @@ Extents Content::read(Terms &terms, uint64_t begin, uint64_t bytes) const {
     begin -= repeat * period;
     if (begin + bytes > period)
       return unknownBytes(terms, bytes,
-                          "it reads several ranks' pieces at once");
+                          "it reads several ranks' pieces at once",
+                          digest(terms) << repeat << begin);
   }
   Extents found;
   uint64_t next = begin;
@@ -29,7 +33,7 @@ Extents Content::read(Terms &terms, uint64_t begin, uint64_t bytes) const {
     Extent part = cut(it->second, begin, bytes);
     if (begin + part.begin > next)
       append(found, {next - begin, begin + part.begin - next,
-                     terms.unknown("it reads bytes that nobody wrote")});
+                     terms.unknown(unwritten, DigestOf())});
     part.offset += part.term ? repeat * part.step : 0;
     part.step = 0;
     next = begin + part.end();
@@ -37,7 +41,7 @@ Extents Content::read(Terms &terms, uint64_t begin, uint64_t bytes) const {
   }
   if (next < begin + bytes)
     append(found, {next - begin, begin + bytes - next,
-                   terms.unknown("it reads bytes that nobody wrote")});
+                   terms.unknown(unwritten, DigestOf())});
   return found;
 }
 
@@ -85,11 +89,20 @@ void Content::write(const Extent &extent) {
   extents[extent.begin] = extent;
 }
 
-void Content::forget(Terms &terms, const char *why) {
+void Content::forget(Terms &terms, const char *why, const DigestOf &of) {
   period = bytes();
   repeats = 1;
   extents.clear();
-  write({0, period, terms.unknown(why)});
+  write({0, period, terms.unknown(why, of)});
+}
+
+DigestOf Content::digest(Terms &terms) const {
+  terms.budget.look(extents.size());
+  DigestOf digest;
+  digest << period << repeats;
+  for (const auto &[begin, extent] : extents)
+    digest << digestOf(terms, {extent});
+  return digest;
 }
 
 Extents Content::readBlocks(Terms &terms, uint64_t begin, uint64_t bytes,
@@ -108,7 +121,8 @@ Extents Content::readBlocks(Terms &terms, uint64_t begin, uint64_t bytes,
   }
   Extents all = read(terms, begin, (blocks - 1) * stride + bytes);
   if (all.size() != 1)
-    return unknownBytes(terms, bytes, "it copies blocks of several values");
+    return unknownBytes(terms, bytes, "it copies blocks of several values",
+                        DigestOf() << digestOf(terms, all) << blocks << stride);
   Extent block = all.front();
   block.bytes = bytes;
   block.step = block.term ? stride : 0;
@@ -138,7 +152,9 @@ void Content::writeBlocks(Terms &terms, const Extents &block, uint64_t begin,
     period = stride;
   }
   if (repeats != blocks || period != stride || begin + bytes > period)
-    return forget(terms, "it is written in blocks of several sizes");
+    return forget(terms, "it is written in blocks of several sizes",
+                  digest(terms) << digestOf(terms, block) << begin << bytes
+                                << blocks << stride);
   for (Extent extent : block) {
     extent.begin += begin;
     write(extent);
@@ -152,7 +168,8 @@ Content Content::kept(Terms &terms, uint64_t begin, uint64_t bytes,
     Extents all = read(terms, begin, owners * bytes);
     for (Extent &extent : all) {
       if (all.size() != 1 || extent.rankStep)
-        extent.term = terms.unknown("it keeps a part of several values");
+        extent.term = terms.unknown("it keeps a part of several values",
+                                    DigestOf() << digestOf(terms, {extent}));
       extent.bytes = bytes;
       extent.rankStep = extent.term ? bytes : 0;
       extent.owners = owners;
@@ -161,7 +178,8 @@ Content Content::kept(Terms &terms, uint64_t begin, uint64_t bytes,
     return own;
   }
   if (begin || owners * bytes != this->bytes() || repeats % owners) {
-    own.forget(terms, "it keeps a part of several ranks' pieces");
+    own.forget(terms, "it keeps a part of several ranks' pieces",
+               digest(terms) << begin);
     return own;
   }
   terms.budget.keep(extents.size());
@@ -183,7 +201,8 @@ Content Content::gathered(Terms &terms, uint32_t ranks, uint32_t owners) const {
   for (auto [begin, extent] : extents) {
     bool goesOn = repeats == 1 || extent.rankStep == repeats * extent.step;
     if ((extent.rankStep && extent.owners != owners) || !goesOn)
-      extent.term = terms.unknown("it gathers other ranks' parts");
+      extent.term = terms.unknown("it gathers other ranks' parts",
+                                  DigestOf() << digestOf(terms, {extent}));
     if (repeats == 1)
       extent.step = extent.rankStep;
     extent.rankStep = extent.owners = 0;
@@ -195,10 +214,12 @@ Content Content::gathered(Terms &terms, uint32_t ranks, uint32_t owners) const {
 
 Term Content::whole(Terms &terms) const {
   if (repeats != 1)
-    return terms.unknown("it takes several ranks' pieces for one value");
+    return terms.unknown("it takes several ranks' pieces for one value",
+                         digest(terms));
   Extents parts = resolve(terms, 0, period);
   for (const Extent &part : parts)
     if (part.rankStep)
-      return terms.unknown("it takes a rank's part for a whole value");
+      return terms.unknown("it takes a rank's part for a whole value",
+                           DigestOf() << digestOf(terms, parts));
   return terms.composite(parts);
 }

@@ -69,7 +69,9 @@ public:
   Term whole(Terms &terms) const;
 
 private:
-  void forget(Terms &terms, const char *why);
+  void forget(Terms &terms, const char *why, const DigestOf &of);
+  /// Of all its extents.
+  DigestOf digest(Terms &terms) const;
 
   std::map<uint64_t, Extent> extents; // by begin
   uint64_t repeats = 1, period = 0;

@@ -123,9 +123,9 @@ Term Terms::leaf(const DigestOf &digest, const std::vector<Term> &operands) {
   return make(std::move(info));
 }
 
-Term Terms::unknown(const std::string &why) {
+Term Terms::unknown(const std::string &why, const DigestOf &of) {
   TermInfo info;
-  info.digest = (DigestOf() << std::string("unknown") << why).get();
+  info.digest = (DigestOf() << std::string("unknown") << why << of.get()).get();
   info.unknown = std::make_shared<const std::string>(why);
   return make(std::move(info));
 }

@@ -93,7 +93,9 @@ public:
   /// A term of which nothing is known but its digest. What follows from an
   /// unknown one is unknown.
   Term leaf(const DigestOf &digest, const std::vector<Term> &operands = {});
-  Term unknown(const std::string &why);
+  /// A term that cannot be compared with the sequential step's, of what `of`
+  /// says: a plan is held to that as it was made.
+  Term unknown(const std::string &why, const DigestOf &of);
 
   Term cast(Term of, DType from, DType to);
   Term divided(Term of, double divisor);

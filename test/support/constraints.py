@@ -35,10 +35,12 @@ REFUSES: dict[int, tuple[str, ...]] = {
         "early reuse",
         "early update",
         "gradient of a neighbour",
+        "operator that writes",
         "output that is not there",
         "part forgotten or outside",
         "read of what is not there",
         "swapped collectives",
+        "wrong condition of an update",
         "wrong offset",
     ),
     6: (

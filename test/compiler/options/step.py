@@ -110,6 +110,7 @@ def training_step(argv: list[str]) -> TrainingStep:
     parser.add_argument("--clip-norm", type=float, nargs=2, metavar=("MOST", "TYPE"))
     parser.add_argument("--scaler", action="store_true", help="scale the loss")
     parser.add_argument("--muon", action="store_true", help="for the matrices of gpt")
+    parser.add_argument("--adafactor", action="store_true")
     flags = parser.parse_args(argv)
     torch.manual_seed(3)
     model, x, y = MODELS[flags.model]()
@@ -123,8 +124,10 @@ def training_step(argv: list[str]) -> TrainingStep:
         {"params": [p for p in trained if p.ndim > 1], "weight_decay": 0.1},
         {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    if flags.model == "resnet":
-        optimizer: Any = torch.optim.SGD(groups, lr=0.05, momentum=0.9)
+    if flags.adafactor:
+        optimizer: Any = torch.optim.Adafactor(trained)
+    elif flags.model == "resnet":
+        optimizer = torch.optim.SGD(groups, lr=0.05, momentum=0.9)
     elif flags.model == "mlp":
         optimizer = torch.optim.SGD(trained, lr=0.125)
     elif flags.muon:

@@ -40,6 +40,7 @@ PLANS = (
     ("mlp", "mesh=2x2x2 streams=3"),
     ("mlp", "mesh=2x1 streams=3", "--accumulate 3 --clip-norm 0.5 inf"),
     ("gpt", "mesh=2 streams=3", "--muon"),
+    ("mlp", "mesh=4 streams=3", "--adafactor"),
     ("gpt", "mesh=2 shard-layout=flat offload=all", "--accumulate 2 --scaler --clip-norm 0.5 1"),
 )
 CLASSES = 71
@@ -50,7 +51,8 @@ ADDED = (
     r"output '(grad_norm|loss_scale|skipped_steps)'",
     r"buffer 'fsdp[.]scaler[.]\w+'",
 )
-UNCOVERED = {"--muon": r"the update of '.*'", "device=cuda": r"the update of '.*'"}
+OF_UPDATES = r"the update of '.*'"
+UNCOVERED = {"--muon": OF_UPDATES, "--adafactor": OF_UPDATES, "device=cuda": OF_UPDATES}
 
 
 Compile = Callable[[int], chain.Compiled]

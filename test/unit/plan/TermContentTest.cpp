@@ -127,7 +127,7 @@ TEST(Terms, SumsAndCastsOfACompositeAreOfItsParts) {
 
 TEST(Terms, WhatFollowsFromTheUnknownIsUnknown) {
   Terms terms(budget);
-  Term of = terms.unknown("why");
+  Term of = terms.unknown("why", DigestOf());
   EXPECT_EQ(*terms[terms.divided(of, 2)].unknown, "why");
   EXPECT_EQ(*terms[terms.leaf(DigestOf() << 1.0, {of})].unknown, "why");
 }
