@@ -39,11 +39,15 @@ struct NamedOptions : virtual mlir::detail::PassOptions {
   std::string getText() const;
 };
 
+/// How much memory there is: of all chapters.
+struct BudgetOptions : virtual NamedOptions {
+  Text memoryBudgetMib{this, meaning::memoryBudgetMib, ""};
+};
+
 /// What a plan is made for: of more than one chapter.
-struct ScheduleOptions : virtual NamedOptions {
+struct ScheduleOptions : virtual BudgetOptions {
   Choice<SchedulePolicy> schedule{this, meaning::schedule};
   Text cluster{this, meaning::cluster, "auto"};
-  Text memoryBudgetMib{this, meaning::memoryBudgetMib, ""};
   Text bucketCapMib{this, meaning::bucketCapMib, "auto"};
 
   /// The schedules to compare with have one collective per unit.
@@ -78,7 +82,7 @@ struct OverlapOptions : virtual ScheduleOptions {
   Text prefetchBackward{this, meaning::prefetchBackward, "auto"};
 };
 
-struct LowerOptions : virtual NamedOptions {
+struct LowerOptions : virtual BudgetOptions {
   Choice<Placement> algorithm{this, meaning::algorithm};
   Choice<StreamCount> streams{this, meaning::streams};
 };

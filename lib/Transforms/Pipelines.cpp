@@ -152,7 +152,7 @@ void buildLower(OpPassManager &pm, const LowerOptions &options) {
   pm.addPass(createAssignStreams({options.streams}));
 
   // Every buffer gets its address; after it, values are memory.
-  pm.addPass(createPlanMemory({options.algorithm}));
+  pm.addPass(createPlanMemory({options.algorithm, options.memoryBudgetMib}));
 
   // One to one with the plan, and checked as a rank would run it.
   pm.addPass(createLowerToCommands());

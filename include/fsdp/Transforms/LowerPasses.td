@@ -81,7 +81,8 @@ def PlanMemory : ModulePass<"fsdp-plan-memory"> {
 
     Why: nothing is allocated in a step, and the peak is a number.
     `algorithm=naive` gives each value bytes of its own. It is the baseline that
-    `best` is compared with.
+    `best` is compared with. Where `memory-budget-mib` holds for what is in use
+    at one time, and not for the arena, a warning says by how much.
 
     Input:
 
@@ -110,7 +111,7 @@ def PlanMemory : ModulePass<"fsdp-plan-memory"> {
     }
     ```
   }];
-  let options = [AlgorithmOption];
+  let options = [AlgorithmOption, MemoryBudgetOption];
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
 }
 

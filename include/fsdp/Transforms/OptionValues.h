@@ -204,7 +204,9 @@ inline constexpr OptionMeaning remat{
     "remat", "which activations backward recomputes", getValues(RematPolicy())};
 inline constexpr OptionMeaning memoryBudgetMib{
     "memory-budget-mib",
-    "MiB of device memory that a rank may use; nothing: any amount"};
+    "MiB of device memory that a rank may use at one time; nothing: any "
+    "amount. Addresses leave gaps: where the arena takes more, a warning says "
+    "so"};
 inline constexpr OptionMeaning nonFinite{
     "non-finite",
     "what becomes of a step whose loss, or a gradient, is infinite or NaN on "

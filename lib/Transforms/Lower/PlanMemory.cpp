@@ -1,5 +1,6 @@
 // Give every value and state its bytes.
 
+#include "PassOptions.h"
 #include "Remarks.h"
 
 #include "fsdp/Analysis/Liveness.h"
@@ -83,7 +84,10 @@ class MemoryPlanner {
 public:
   MemoryPlanner(ModuleOp module, bool best) : module(module), best(best) {}
 
-  LogicalResult run() {
+  LogicalResult run(StringRef budgetMib) {
+    std::optional<int64_t> budget;
+    if (failed(readMemoryBudget(module, budgetMib, budget)))
+      return failure();
     placeStates();
     const SmallVector<int64_t> bases(ends);
     for (func::FuncOp program : getPrograms(module)) {
@@ -92,10 +96,21 @@ public:
         return failure();
     }
     kArenasAttr.set(module, ends);
+    if (budget && ends[kDeviceArena] > *budget)
+      warnOfGaps(budgetMib, *budget);
     return success();
   }
 
 private:
+  /// The passes before have kept what is in use at one time within the budget.
+  void warnOfGaps(StringRef budgetMib, int64_t budget) {
+    module.emitWarning("the device arena takes ")
+        << ends[kDeviceArena] << " bytes, " << ends[kDeviceArena] - budget
+        << " more than memory-budget-mib=" << budgetMib
+        << ": what is in use at one time fits, and its addresses leave gaps; "
+           "lower the budget by as much where the device has no more";
+  }
+
   PlaceAttr makePlace(int64_t arena, int64_t offset, int64_t bytes) {
     return PlaceAttr::get(module.getContext(), arena, offset, bytes);
   }
@@ -233,8 +248,8 @@ struct PlanMemoryPass : fsdp::impl::PlanMemoryBase<PlanMemoryPass> {
   using PlanMemoryBase::PlanMemoryBase;
 
   void runOnModule() override {
-    if (failed(
-            MemoryPlanner(getOperation(), algorithm == Placement::Best).run()))
+    MemoryPlanner planner(getOperation(), algorithm == Placement::Best);
+    if (failed(planner.run(memoryBudgetMib)))
       signalPassFailure();
   }
 };

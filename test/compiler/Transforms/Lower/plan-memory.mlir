@@ -2,8 +2,10 @@
 // RUN: fsdp-opt %s --split-input-file --fsdp-plan-memory | FileCheck %s --check-prefixes=CHECK,REUSE
 // RUN: fsdp-opt %s --split-input-file --fsdp-plan-memory=algorithm=naive | FileCheck %s --check-prefixes=CHECK,APART
 // RUN: fsdp-opt %s --split-input-file --fsdp-plan-memory --remarks-filter=fsdp-plan-memory --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=COPY
+// RUN: fsdp-opt %s --split-input-file --fsdp-plan-memory=memory-budget-mib=0.0002 -o /dev/null 2>&1 | FileCheck %s --check-prefix=GAPS
 
 // Six values, of which never more than three are in use.
+// GAPS: warning: the device arena takes 256 bytes, 47 more than memory-budget-mib=0.0002: what is in use at one time fits, and its addresses leave gaps; lower the budget by as much
 // REUSE: module attributes {fsdp.arenas = array<i64: 256, 0, 0>}
 // APART: module attributes {fsdp.arenas = array<i64: 448, 0, 0>}
 module {
