@@ -96,6 +96,11 @@ def check_outputs(loss: Any, metrics: Mapping[str, Any], samples: Optional[int])
         raise ExportError(
             E.STEP_RESULT, f"{what}s returns loss, which is the loss's own name; call it another"
         )
+    for name in metrics:
+        if not name.isprintable():
+            raise ExportError(
+                E.STEP_RESULT, f"the {what} {name!r} has a name that cannot be printed; rename it"
+            )
     named = {"loss": loss, **{f"{what} {name}": value for name, value in metrics.items()}}
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):

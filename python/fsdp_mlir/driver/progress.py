@@ -284,17 +284,18 @@ def of_step(row: dict[str, Any]) -> list[str]:
 def follow(path: Path, running: Any) -> Iterator[dict[str, Any]]:
     """The rows of a metrics file while it is written, until `running()` is
     false and the file has ended. A line that is not JSON is left out."""
-    position, rest = 0, ""
+    position, rest = 0, b""
     while True:
         last = not running()
         try:
-            with open(path, encoding="utf-8") as file:
+            with open(path, "rb") as file:
                 file.seek(position)
-                text = file.read()
+                written = file.read()
                 position = file.tell()
         except OSError:
-            text = ""
-        *lines, rest = (rest + text).split("\n")
+            written = b""
+        # It may end within a line, and within a character.
+        *lines, rest = (rest + written).split(b"\n")
         for line in lines:
             try:
                 row = json.loads(line)

@@ -125,8 +125,8 @@ def _steps_between(step: TrainingStep) -> int:
             "counted; give data that has a length and fills a step, or a schedule of steps",
         )
     note(
-        f"lr_schedule changes behind each epoch, which is {per_epoch} steps on {ranks} ranks (the "
-        "environment's WORLD_SIZE)"
+        f"lr_schedule changes behind each epoch, which is {per_epoch} steps on {ranks} "
+        f"rank{'' if ranks == 1 else 's'} (the environment's WORLD_SIZE)"
     )
     return per_epoch
 

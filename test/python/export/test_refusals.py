@@ -204,6 +204,7 @@ def test_losses(tmp_path: pathlib.Path, loss: Callable, text: str) -> None:
         (lambda model, x, y: {"of": {"x": x.sum()}}, "metric of is dict, which is no tensor"),
         (lambda model, x, y: {"step": x.sum()}, "metrics returns step, which each line of a run"),
         (lambda model, x, y: {"eval_loss": x.sum()}, "metrics returns eval_loss, which each line"),
+        (lambda model, x, y: {"hits\n": x.sum()}, r"metric 'hits\\n' has a name that cannot be p"),
     ],
 )
 def test_metrics(tmp_path: pathlib.Path, metrics: Callable, text: str) -> None:

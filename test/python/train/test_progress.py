@@ -111,14 +111,15 @@ def test_a_batch_job_is_heard_of_every_half_minute() -> None:
 
 
 def test_follow_reads_while_the_file_grows(tmp_path: Path) -> None:
-    """Tests that half lines wait for their end, and that others are left out."""
+    """Tests that half lines, and half characters, wait for their end, and that others are left out."""
     path = tmp_path / "metrics.jsonl"
     done = threading.Event()
 
     def write() -> None:
-        with open(path, "w") as file:
-            for text in ('{"step": 1}\n{"st', 'ep": 2}\n', "not json\n", '{"step": 3}\n'):
-                file.write(text)
+        lines = '{"step": 1}\n{"step": 2, "é": 0}\nno\n{"step": 3}\n'.encode()
+        with open(path, "wb") as file:
+            for part in (lines[:16], lines[16:26], lines[26:]):
+                file.write(part)
                 file.flush()
                 time.sleep(0.01)
         done.set()
