@@ -37,8 +37,8 @@ def numbers_to_keep(trials: Trials, kept: Sequence[Place] = ()) -> Optional[list
             return None
         known_kept = {place.identity for place in kept}
         numbers = [n for n in trials.counted() if n[0].identity not in known_kept]
-        growing = trials.growing()
-        if not numbers and not growing:
+        growing, arrays = trials.growing(), plainly.arrays
+        if not numbers and not growing and not arrays:
             return []
         places = [place for place, _, _ in numbers]
         known = trials.run(places, known=plainly, growing=growing)
@@ -49,8 +49,8 @@ def numbers_to_keep(trials: Trials, kept: Sequence[Place] = ()) -> Optional[list
         if known.computes_with:
             return numbers
         with untaken():
-            _refuse_larger(trials, places, known)
-    return []
+            _refuse_larger(trials, [*places, *arrays], known)
+    return None if arrays else []  # of which nothing tells who decides by an element
 
 
 def _refuse_decisions(

@@ -7,6 +7,7 @@ import dataclasses
 import operator
 from typing import Any, Union
 
+import numpy as np
 import torch
 
 from ..errors import warn
@@ -31,8 +32,23 @@ class Contents:
         (self.container.update if by_key else self.container.extend)(members)
 
 
+@dataclasses.dataclass(frozen=True)
+class Elements:
+    """What an array of NumPy's holds."""
+
+    array: np.ndarray
+
+    def read(self) -> np.ndarray:
+        return self.array.copy()
+
+    def put(self, elements: np.ndarray) -> None:
+        np.copyto(self.array, elements)
+
+
 # Where a step has left something, and what.
-Slots = list[tuple[Union[Place, Contents], Any]]
+Slots = list[tuple[Union[Place, Contents, Elements], Any]]
+# Elements of an array that is looked at; a larger one holds data.
+_LARGEST = 1000
 
 
 class PythonState:
@@ -52,6 +68,11 @@ class PythonState:
             for known, (_, value) in self._values.items()
             if isinstance(value, CONTAINERS)
         }
+        self._arrays = {
+            known: (value, value.copy())
+            for known, (_, value) in self._values.items()
+            if isinstance(value, np.ndarray) and value.size <= _LARGEST and value.flags.writeable
+        }
         self._buffers = {
             path: (module._buffers, dict(module._buffers))
             for path, module in loss.model.named_modules()
@@ -69,6 +90,7 @@ class PythonState:
                 changed.append(place.name)
             elif known in self._contents and not _same_contents(*self._contents[known]):
                 changed.append(place.name)
+        changed += [place.name for place in self.arrays()]
         for path, (table, before) in self._buffers.items():
             new = (key for key in table if table[key] is not None and before.get(key) is None)
             changed += [".".join(filter(None, ("model", path, key))) for key in new]
@@ -99,6 +121,11 @@ class PythonState:
                     changed.append((Member(name, value, key), before, now[key]))
         return changed
 
+    def arrays(self) -> list[Place]:
+        """Where an array of NumPy's has other elements now."""
+        arrays = self._arrays.items()
+        return [self._places[k] for k, (now, old) in arrays if now.tobytes() != old.tobytes()]
+
     def lengths(self) -> list[tuple[Place, int]]:
         """Where a container has another number of members now, and how many."""
         before = {known: len(contents) for known, (_, contents) in self._contents.items()}
@@ -125,7 +152,8 @@ class PythonState:
             for value, before in self._contents.values()
             if not _same_contents(value, before)
         ]
-        return [(slot, slot.read()) for slot in (*places, *contents)]
+        elements = [Elements(self._arrays[place.identity][0]) for place in self.arrays()]
+        return [(slot, slot.read()) for slot in (*places, *contents, *elements)]
 
     def _is_other(self, place: Place) -> bool:
         is_set, value = self._values[place.identity]
@@ -141,6 +169,8 @@ class PythonState:
         for table, before in self._buffers.values():
             table.clear()
             table.update(before)
+        for array, elements in self._arrays.values():
+            Elements(array).put(elements)
         for value, contents in self._contents.values():
             if not _same_contents(value, contents):
                 Contents(value).put(contents)

@@ -36,6 +36,7 @@ class Trial:
         computes_with: the watched numbers in what was computed.
         left: of each step, the numbers that it has changed.
         lengths: of each step, the containers that have other lengths behind it, and these.
+        arrays: those of NumPy's that the steps have changed.
         written: of the step that raised, what its states held then.
         mode: that of the tensors without values, the same in all steps.
     """
@@ -46,6 +47,7 @@ class Trial:
     computes_with: frozenset[str] = frozenset()
     left: list[list[Number]] = dataclasses.field(default_factory=list)
     lengths: list[list[tuple[Place, int]]] = dataclasses.field(default_factory=list)
+    arrays: list[Place] = dataclasses.field(default_factory=list)
     written: frozenset[int] = frozenset()
     mode: Any = dataclasses.field(default_factory=lambda: StandIns(sizes_by_values=True))
 
@@ -177,6 +179,7 @@ class Trials:
                 changed = [*self._state.numbers(), *self._state.members()]
                 trial.left.append([(place, before, plain(now)) for place, before, now in changed])
                 trial.lengths.append(self._state.lengths())
+                trial.arrays = self._state.arrays()
             return True
         except (Exception, SystemExit, OtherCall):
             return False  # of other values, which may be wrong in this code

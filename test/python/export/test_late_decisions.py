@@ -9,6 +9,7 @@ import pathlib
 import re
 from typing import Any, Callable
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -33,7 +34,7 @@ class Counts(nn.Module):
         self.steps, self.at, self.phase, self.uses = 0, at, 0, uses
         self.weights = [1.0] * at + [0.5] * 5000
         self.counts, self.milestones = {"steps": 0}, {at: 0.5, 2 * at: 0.25}
-        self.table, self.history = None, []
+        self.table, self.history, self.array = None, [], np.zeros(2)
         self.register_buffer("scale", torch.ones(3))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -62,6 +63,11 @@ def replaces_a_buffer(m: Counts, y: Tensor) -> Tensor:
 def fills_a_list(m: Counts, y: Tensor) -> Tensor:
     m.history.append(y.detach())
     return y.relu() if len(m.history) >= m.at else y  # here
+
+
+def counts_in_an_array(m: Counts, y: Tensor) -> Tensor:
+    m.array[0] += 1
+    return y.relu() if m.array[0] >= m.at else y  # here
 
 
 def warms_up(m: Counts, y: Tensor) -> Tensor:
@@ -217,14 +223,22 @@ def line_of(function: Callable) -> str:
 @pytest.mark.provokes("FSDP-E0207")
 @pytest.mark.parametrize(
     "uses",
-    (*DECISIONS, is_copied_and_saved, checks_values, selects_rows, has_a_table, fills_a_list),
+    (
+        *DECISIONS,
+        is_copied_and_saved,
+        checks_values,
+        selects_rows,
+        has_a_table,
+        fills_a_list,
+        counts_in_an_array,
+    ),
 )
 def test_a_later_decision_is_refused(
     uses: Callable[[Counts, Tensor], Tensor], tmp_path: pathlib.Path
 ) -> None:
     PATHS.append(tmp_path / "scale.pt")
     model = Counts(uses, at=1000)
-    told = f"{re.escape(line_of(uses))}.*model\\.(steps|counts\\['steps'\\]|history).*torch.where.*own-loop"
+    told = f"{re.escape(line_of(uses))}.*model\\.(steps|counts\\['steps'\\]|history|array).*torch.where.*own-loop"
     with pytest.raises(ExportError, match=told):
         export(classify(model), tmp_path)
     assert type(model.steps) is int and model.steps == 0 and model.phase == 0
