@@ -27,7 +27,7 @@ def on_a_terminal(command: list[str], **variables: str) -> str:
 @pytest.mark.quick
 @pytest.mark.parametrize("program", (["fsdp-opt"], ["fsdp-translate", "--fsdp-to-plan"]))
 def test_no_color_is_honoured(program: list[str], tmp_path: pathlib.Path) -> None:
-    (tmp_path / "bad.mlir").write_text("nonsense")
+    (tmp_path / "bad.mlir").write_text("module { nonsense }")
     command = [str(chain.binary(program[0])), *program[1:], str(tmp_path / "bad.mlir")]
     coloured = on_a_terminal(command, NO_COLOR="")
     plain = on_a_terminal(command, NO_COLOR="1")

@@ -39,13 +39,15 @@ def test_most_programs_are_copies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_copy_that_takes_too_long_is_ended(tmp_path: pathlib.Path) -> None:
     module = tmp_path / "step.mlir"
-    module.write_text("module {}")
-    nobody_reads = tmp_path / "fifo"
-    os.mkfifo(nobody_reads)
+    module.write_text(f'module attributes {{more.than_a_pipe_holds = "{"x" * (1 << 20)}"}} {{}}')
+    pipe = tmp_path / "fifo"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # who never reads
     opt = chain.binary("fsdp-opt")
     with pytest.raises(subprocess.TimeoutExpired):
-        chain.command([opt, module, "-o", nobody_reads], timeout=0.2)
+        chain.command([opt, module, "--allow-unregistered-dialect", "-o", pipe], timeout=0.2)
     chain.command([opt, "--version"])
+    os.close(reader)
 
 
 def test_another_environment_is_a_program_of_its_own() -> None:

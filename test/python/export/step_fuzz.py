@@ -30,6 +30,7 @@ import fsdp_mlir  # noqa: E402
 STEPS = 8
 _WRONG = "WRONG"
 HEAD = """import threading
+import numpy as np
 import torch
 from torch import nn
 
@@ -42,6 +43,7 @@ class Model(nn.Linear):
         self.n, self.k, self.f, self.flag, self.size = 0, 0, 0.5, False, None
         self.t, self.u, self.c = None, None, torch.tensor(0.5)
         self.d, self.l = {}, []
+        self.a, self.s, self.q = np.zeros(2), set(), []
         self.register_buffer("fixed", torch.rand(3))
         self.register_buffer("moved", torch.rand(3))
         self.frozen = nn.Parameter(torch.rand(3), requires_grad=False)
@@ -54,6 +56,7 @@ CONDITIONS = (
     *("m.n < {k}", "m.n % {j} == {i}", "m.n in ({i}, {k})", "m.n >= {k} and m.flag"),
     *("m.t is None", "m.u is None", "m.flag", "not m.flag", "m.training", "m.size != len(y)"),
     *("len(m.l) > {i}", "{i} in m.d", "m.f < 0.3", "m.k > {i}", "y.shape[0] > 2"),
+    *("m.a[0] > {k}", "{k} in m.s", "sum(m.q) > {k}", "len(m.s) > {k}", "len(m.q) % {j} == 1"),
 )
 TENSORS = (
     *("m.fixed.cos()", "m.moved.sin()", "torch.arange(3.0)", "y.mean(0)", "y.detach().mean(0)"),
@@ -65,6 +68,7 @@ TENSORS = (
 NUMBERS = (
     *("(1 + 0.1 * m.n)", "m.f", "(1 + len(m.l))", "0.9**m.n", "min(m.n, {k})", "(m.k + 0.5)"),
     *("(1.0 if m.n < {k} else 0.5)", "0.7", "max(0.1, 1 - m.n / {k})", "(m.n // {j} + 1)"),
+    *("float(m.a[0] + 1)", "(m.q[-1] if m.q else 1)", "(1 + len(m.s))"),
 )
 # What may stand alone, and on either side of a branch.
 STATEMENTS = (
@@ -78,6 +82,7 @@ STATEMENTS = (
         "m.moved.data.copy_(y.detach().mean(0))",
     ),
     *("y = y * {number}", "y = y * {number}", "y = y + {tensor}", "y = y * {tensor}"),
+    *("m.a[0] += 1", "m.a[1] = m.n", "m.s.add(m.n)", "m.s.add({i})", "m.q.append(m.n)"),
     *("y = y.relu()", "y = -y", "y = m.inner(y)"),
 )
 # With which it ends, so that what it keeps counts.

@@ -101,9 +101,8 @@ def tied() -> TrainingStep:
 
 
 def frozen() -> TrainingStep:
-    """A whole frozen layer, a frozen weight beside a trained bias, and a norm in eval()."""
+    """A whole frozen layer, and a frozen weight beside a trained bias."""
     model = nn.Sequential(*(nn.Sequential(nn.Linear(9, 9), nn.ReLU()) for _ in range(3)))
-    model.append(nn.BatchNorm1d(9).eval())
     model[0].requires_grad_(False)
     model[1][0].weight.requires_grad_(False)
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -337,8 +336,9 @@ def groups() -> TrainingStep:
 
 
 def amsgrad() -> TrainingStep:
-    """Adam's further options."""
-    model = nn.Sequential(nn.Linear(5, 11), nn.Tanh(), nn.Linear(11, 3))
+    """Adam's further options, and a norm in eval()."""
+    norm = nn.BatchNorm1d(11).eval()
+    model = nn.Sequential(nn.Linear(5, 11), norm, nn.Tanh(), nn.Linear(11, 3))
     optimizer = torch.optim.Adam(
         model.parameters(), lr=1e-2, amsgrad=True, weight_decay=0.1, betas=(0.8, 0.95)
     )
