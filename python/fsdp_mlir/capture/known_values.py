@@ -70,10 +70,10 @@ class StandIns(FakeTensorMode):
         self, func: Any, converter: Any, flat_args: Any, args_spec: Any
     ) -> Any:
         """Takes tensors with values, which the code has from before, for its constants."""
-        known = [self.of_constant(a) if self.may_turn_const(a) else a for a in flat_args]
+        known = [self._of_constant(a) if self.may_turn_const(a) else a for a in flat_args]
         return super().validate_and_convert_non_fake_tensors(func, converter, known, args_spec)
 
-    def of_constant(self, tensor: torch.Tensor) -> FakeTensor:
+    def _of_constant(self, tensor: torch.Tensor) -> FakeTensor:
         """A tensor of this mode with the values of `tensor`."""
         if tensor not in self._constants:
             with no_dispatch():
