@@ -18,8 +18,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 # Elements of a tensor whose values are kept; computing with more takes long.
 _LARGEST = 1 << 16
-# Containers, beside dicts, whose members a step leaves.
-MEMBERS = (list, tuple, set, collections.deque)
+# Containers, beside dicts, that are looked into.
+_MEMBERS = (list, tuple, set, collections.deque)
 
 _aten = torch.ops.aten
 # Whose results' values depend on no tensor.
@@ -144,9 +144,7 @@ def empty_as(value: Any) -> Optional[torch.Tensor]:
 
 def _without_values(argument: Any) -> Any:
     """A real tensor for a stand-in: of its shape, with any values."""
-    if not isinstance(argument, FakeTensor):
-        return argument
-    return torch.empty_strided(argument.shape, argument.stride(), dtype=argument.dtype)
+    return empty_as(argument) if isinstance(argument, FakeTensor) else argument
 
 
 def known_numbers(tensor: torch.Tensor) -> list[int]:
@@ -168,7 +166,7 @@ def held_tensors(value: Any) -> Iterator[torch.Tensor]:
     """A tensor itself, or those in containers of Python."""
     if isinstance(value, torch.Tensor):
         yield value
-    elif type(value) in (*MEMBERS, dict):
+    elif type(value) in (*_MEMBERS, dict):
         for member in value.values() if isinstance(value, dict) else value:
             yield from held_tensors(member)
 

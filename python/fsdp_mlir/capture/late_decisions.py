@@ -26,7 +26,7 @@ _MOST_LISTED = 32
 
 def numbers_to_keep(trials: Trials, kept: Sequence[Place] = ()) -> Optional[list[Number]]:
     """The numbers that the step keeps in Python, where it computes with one of them; None where it
-    cannot be told, as trials do not come to the end. `kept` have those that are buffers already.
+    cannot be told: trials do not come to the end, or it counts in an array. `kept` have those that are buffers already.
 
     Raises:
         ExportError: what the step computes depends on what it decides by one, now or later.
