@@ -12,6 +12,7 @@ import torch
 
 from ..errors import warn
 from .function_caches import FunctionCaches
+from .iterators import Iterators
 from .python_floats import ReadNumber, is_number
 from .reached import CONTAINERS, Member, Place, Reached
 
@@ -62,6 +63,7 @@ class PythonState:
         self._loss = loss
         self._caches = FunctionCaches()
         self._places = {place.identity: place for place in Reached(loss).places}
+        self._iterators = Iterators(self._places.values())
         self._values = {known: (p.is_set, p.read()) for known, p in self._places.items()}
         self._contents = {
             known: (value, _copied(value))
@@ -83,7 +85,12 @@ class PythonState:
         return [p for p in Reached(self._loss).places if p.identity not in self._places]
 
     def changed(self) -> list[str]:
-        """Names of what is another value, or holds other values, than before."""
+        """Names of what is another value, or holds other values, than before.
+
+        Raises:
+            ExportError: an iterator is further on, which cannot be put back.
+        """
+        self._iterators.check_unmoved()
         changed = [place.name for place in self._new()]
         for known, place in self._places.items():
             if self._is_other(place):

@@ -4,6 +4,7 @@ the functions, and the attributes of objects that these hold."""
 from __future__ import annotations
 
 import collections
+import collections.abc
 import dataclasses
 import functools
 import inspect
@@ -170,7 +171,8 @@ def _is_assigned(cell: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, (bool, int, float, str, torch.Tensor, *CONTAINERS))
+    kinds = (bool, int, float, str, torch.Tensor, collections.abc.Iterator, *CONTAINERS)
+    return value is None or isinstance(value, kinds)
 
 
 def _own_classes(value: Any) -> list[type]:

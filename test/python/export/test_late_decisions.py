@@ -4,10 +4,11 @@ the decision falls otherwise in the next step or a thousand steps later."""
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import pathlib
 import re
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import numpy as np
 import pytest
@@ -279,6 +280,27 @@ def by_a_global_variable(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 def test_numbers_beside_the_model(loss: Any, name: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(ExportError, match=rf"test_late_decisions.py:\d+: .*{name}, "):
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
+def numbers_without_end() -> Iterator[int]:
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+@pytest.mark.provokes("FSDP-E0207")
+@pytest.mark.parametrize("numbers", [itertools.count, numbers_without_end, lambda: iter([1] * 9)])
+def test_an_iterator_that_counts(numbers: Any, tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    model.counter = numbers()
+
+    def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        loss = F.cross_entropy(model(x), y)
+        return loss if next(model.counter) < 100 else 0.5 * loss
+
+    with pytest.raises(ExportError, match="takes from model.counter, an iterator"):
+        export(classify(model, loss=loss), tmp_path)
 
 
 def tracks_a_mean(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
