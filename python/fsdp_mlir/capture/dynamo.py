@@ -46,7 +46,7 @@ def follow(
     if tables and not _moves_parameters(loss, inputs):
         changed = [name for name in changed if name not in tables]
     if changed:
-        trials = Trials(loss, inputs)
+        trials = Trials(loss, inputs, names)
         if not trials.are_alike():
             raise NotFollowed("it computes with Python state that it changes")
         kept = numbers_to_keep(trials)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sys
 from types import CodeType
-from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
@@ -14,6 +14,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..step.places import is_users, user_location
+from .contents import Content, Copied, Elements, is_in_same_places
 from .known_values import bytes_of
 from .value_checks import in_place_of, passing_now
 from .watched_numbers import Watch
@@ -24,15 +25,6 @@ _LARGEST = 1 << 22
 _SIZE_BY_VALUES = re.compile(r"\bu\d+\b")
 # The origin of what is another one in each step: inputs, parameters, random numbers.
 _CHANGING = 1
-
-
-class _Content(NamedTuple):
-    """What memory holds: a digest of how it was computed, the watched numbers in it, and the states
-    that it comes from, a bit for each."""
-
-    digest: int
-    numbers: frozenset[str] = frozenset()
-    origins: int = 0
 
 
 class Outcome(TorchDispatchMode):
@@ -49,6 +41,7 @@ class Outcome(TorchDispatchMode):
 
     Args:
         states: the step's parameters and buffers, by name.
+        trained: names of those that are trained, in this program or another.
         inputs: its inputs, in their order.
         watch: what is seen of watched numbers.
         number: who reads a number from a tensor gets this one.
@@ -59,6 +52,7 @@ class Outcome(TorchDispatchMode):
     def __init__(
         self,
         states: Mapping[str, torch.Tensor],
+        trained: frozenset[str],
         inputs: Sequence[torch.Tensor],
         watch: Watch,
         number: float,
@@ -75,17 +69,20 @@ class Outcome(TorchDispatchMode):
         self._watch = watch
         self._number = number
         self._before = before
-        self._contents: dict[int, _Content] = {}
+        self._contents: dict[int, Content] = {}
         self._alive: list[Any] = []  # memory, else another one may be at its address
         self._draws = 0
         self._asked = 0  # the origins of what numbers were read from
         self.changing = _CHANGING
+        self._states: dict[str, Content] = {}  # at the end
         for place, (name, tensor) in enumerate(states.items()):
-            is_trained = isinstance(tensor, torch.nn.Parameter)  # in this program or another
-            origins = _CHANGING if is_trained else 1 << place + 1
-            self._put(tensor, _Content(hash(name), origins=origins))
+            content = Content(hash(name), origins=_CHANGING if name in trained else 1 << place + 1)
+            copied = before._keeps(name) if before is not None else None
+            if copied is not None:
+                content = content._replace(digest=copied.digest, copied=copied)
+            self._put(tensor, content)
         for place, tensor in enumerate(inputs):
-            self._put(tensor, _Content(hash(f"input {place}"), origins=_CHANGING))
+            self._put(tensor, Content(hash(f"input {place}"), origins=_CHANGING))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -105,10 +102,18 @@ class Outcome(TorchDispatchMode):
         if digest not in self.lines:
             self.lines[digest] = self._users_line()
         for place, tensor in enumerate(_written(func, args, kwargs)):
-            self._put(tensor, _Content(hash((digest, "written", place)), numbers, origins))
+            before = self._whole(tensor)
+            content = Content(
+                hash((digest, "written", place, before.digest)),
+                numbers | before.numbers,
+                origins | before.origins,
+            )
+            if func is torch.ops.aten.copy_.default and is_in_same_places(*args[:2]):
+                content = self._with_copied(before, content, args[1])
+            self._put(tensor, content)
         for place, tensor in enumerate(_tensors(result)):
             if _memory(tensor) not in self._contents and self._left(tensor) is None:
-                self._put(tensor, _Content(hash((digest, place)), numbers, origins))
+                self._put(tensor, Content(hash((digest, place)), numbers, origins))
         return result
 
     def _number_of(self, tensor: torch.Tensor) -> Any:
@@ -130,7 +135,8 @@ class Outcome(TorchDispatchMode):
     def end(self, states: Mapping[str, torch.Tensor]) -> None:
         """Takes what the step leaves in its states, which may be in other memory than before."""
         for place, (name, tensor) in enumerate(states.items()):
-            if self._content(tensor).digest != hash(name):
+            self._states[name] = self._whole(tensor)
+            if self._states[name].digest != hash(name):
                 self.changing |= 1 << place + 1
 
     def digests(self, tensors: Iterable[torch.Tensor]) -> tuple[int, ...]:
@@ -145,11 +151,40 @@ class Outcome(TorchDispatchMode):
         """Names of the watched numbers that `tensors` have been computed with."""
         return frozenset().union(*(self._content(tensor).numbers for tensor in tensors))
 
-    def _content(self, tensor: torch.Tensor) -> _Content:
-        content = self._contents.get(_memory(tensor)) or self._left(tensor)
-        return content or _Content(_digest_of_values(tensor))
+    def _content(self, tensor: torch.Tensor) -> Content:
+        """What the memory of `tensor` holds where that has its elements."""
+        whole = self._whole(tensor)
+        copied = whole.copied
+        if copied is not None and copied.elements.contain(Elements.of(tensor)):
+            return copied.content
+        return whole
 
-    def _left(self, tensor: torch.Tensor) -> Optional[_Content]:
+    def _whole(self, tensor: torch.Tensor) -> Content:
+        content = self._contents.get(_memory(tensor)) or self._left(tensor)
+        return content or Content(_digest_of_values(tensor))
+
+    def _with_copied(self, before: Content, content: Content, source: torch.Tensor) -> Content:
+        """`content` of memory that held `before`, told that `source` has been copied into it."""
+        elements = Elements.of(source)
+        last = before.copied
+        if elements is None or last is not None and last.elements != elements:
+            return content
+        theirs = self._content(source)
+        of_source = theirs._replace(
+            numbers=theirs.numbers | self._watch.within, origins=theirs.origins | self._asked
+        )
+        copied = Copied(elements, of_source, last.around if last is not None else before.digest)
+        return content._replace(digest=copied.digest, copied=copied)
+
+    def _keeps(self, name: str) -> Optional[Copied]:
+        """What this step has copied into a state that it changes in nothing else, where the next one
+        would copy the same."""
+        copied = self._states[name].copied if name in self._states else None
+        if copied is None or copied.around != hash(name):
+            return None
+        return None if copied.content.origins & self.changing else copied
+
+    def _left(self, tensor: torch.Tensor) -> Optional[Content]:
         """What the step before has left in a tensor that is none of this one's, or None."""
         memory = _memory(tensor)
         if self._before is None or memory in self._contents:
@@ -157,9 +192,9 @@ class Outcome(TorchDispatchMode):
         content = self._before._contents.get(memory)
         if content is None or not content.origins & self._before.changing:
             return content
-        return _Content(hash(("left", content.digest)), content.numbers, _CHANGING)
+        return Content(hash(("left", content.digest)), content.numbers, _CHANGING)
 
-    def _put(self, tensor: torch.Tensor, content: _Content) -> None:
+    def _put(self, tensor: torch.Tensor, content: Content) -> None:
         if _memory(tensor) not in self._contents:
             self._alive.append(
                 tensor if tensor.layout != torch.strided else tensor.untyped_storage()

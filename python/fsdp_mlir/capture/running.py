@@ -46,6 +46,7 @@ class RunStep(torch.nn.Module):
         checks: where the last run checked values.
         frozen: names of the parameters that are frozen when a run begins.
         left_frozen: and when the last one has ended.
+        names: of its states and constants.
         kept: the numbers that the step keeps, which are buffers of this module.
 
     Args:
@@ -64,7 +65,7 @@ class RunStep(torch.nn.Module):
         self.checks: list[str] = []
         self.frozen: frozenset[str] = frozenset()
         self.left_frozen: frozenset[str] = frozenset()
-        self._trainable = names.trainable
+        self.names = names
         self._whole_numbers = whole_numbers
         self._targets: dict[int, str] = {}
         self._replaced: set[str] = set()  # targets in whose places a run puts other tensors
@@ -104,7 +105,7 @@ class RunStep(torch.nn.Module):
             stack.enter_context(_Places())
             frozen = set(self.frozen)
             parameters, states = self._own("parameter"), self._own("parameter", "buffer")
-            stack.enter_context(FrozenInStep(parameters, self._trainable, frozen))
+            stack.enter_context(FrozenInStep(parameters, self.names.trainable, frozen))
             stack.enter_context(DataAssigned(states))
             self.checks = stack.enter_context(passed_checks(self._whole_numbers))
             loss, metrics = self._loss(*batch)
@@ -247,7 +248,7 @@ def run_and_differentiate(
     if changed:
         left = state.left()
         state.restore()
-        trials = Trials(step._loss, dict(zip(step._loss.names, batch)))
+        trials = Trials(step._loss, dict(zip(step._loss.names, batch)), step.names)
         for slot, value in _what_matters(left, numbers, trials):
             known = known_value(value)
             slot.put(value if known is None else known)

@@ -10,6 +10,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 
+from ..step.names import StateNames
 from .explain import called_with, without_values
 from .known_values import StandIns
 from .outcomes import Outcome
@@ -71,9 +72,13 @@ class Trials:
         leave_something: whether a step was seen to leave something in Python.
     """
 
-    def __init__(self, loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> None:
+    def __init__(
+        self, loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor], names: StateNames
+    ) -> None:
         self.leave_something = False
         self._loss, self._inputs = loss, inputs
+        states = (*loss.named_parameters(), *loss.named_buffers())
+        self._trained = frozenset(name for name, tensor in states if names.is_trained(tensor))
         self._state = PythonState(loss)
         self._recorded: list[list[Recording]] = []
 
@@ -195,7 +200,7 @@ class Trials:
         mode, states, batch = without_values(self._loss, self._inputs, trial.mode)
         trial.mode, batch = mode, tuple(map(_another, batch))
         before = trial.outcomes[-1] if trial.outcomes else None
-        outcome = Outcome(states, batch, trial.watch, number, before)
+        outcome = Outcome(states, self._trained, batch, trial.watch, number, before)
         recording = Recording(mode, states, batch, outcome)
         trial.outcomes.append(outcome)
         with mode, enable_python_dispatcher(), passed_checks(), outcome:

@@ -175,6 +175,12 @@ class StateNames:
             )
         return role, fqn
 
+    def is_trained(self, tensor: torch.Tensor) -> bool:
+        """Whether a program trains what `tensor`, a parameter or buffer of the model, is; so says
+        one that is not known."""
+        known = self._known.get(id(self._originals.get(id(tensor), tensor)))
+        return known is None or known[1] in self.trainable
+
     def forget_constants(self, kept: int) -> None:
         """Forgets all but the first `kept` constants: those of a capture that failed."""
         for fqn in list(self.constants)[kept:]:

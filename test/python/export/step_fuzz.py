@@ -46,6 +46,8 @@ class Model(nn.Linear):
         self.a, self.s, self.q = np.zeros(2), set(), []
         self.register_buffer("fixed", torch.rand(3))
         self.register_buffer("moved", torch.rand(3))
+        self.register_buffer("cache", torch.rand(4, 3), persistent=False)
+        self.filled = 0
         self.frozen = nn.Parameter(torch.rand(3), requires_grad=False)
         self.inner = nn.Linear(3, 3)
 
@@ -64,6 +66,7 @@ TENSORS = (
     *("(m.t if m.t is not None else m.fixed)", "(m.u if m.u is not None else 1.0)"),
     *("(m.l[-1] if m.l else m.fixed)", "m.d.get({i}, m.fixed)", "m.inner(m.fixed)"),
     *("torch.outer(m.fixed, m.fixed).sum(0)", "torch.tensor([1.0, m.f, 2.0])", "m.fixed"),
+    *("m.cache[{i}].clone()", "m.cache[:{j}].sum(0)", "m.cache[{j}:].mean(0)"),
 )
 NUMBERS = (
     *("(1 + 0.1 * m.n)", "m.f", "(1 + len(m.l))", "0.9**m.n", "min(m.n, {k})", "(m.k + 0.5)"),
@@ -82,6 +85,7 @@ STATEMENTS = (
         "m.moved.data.copy_(y.detach().mean(0))",
     ),
     *("y = y * {number}", "y = y * {number}", "y = y + {tensor}", "y = y * {tensor}"),
+    *("m.cache[{i}] = {tensor}", "m.cache[:{j}] = {tensor}"),
     *("m.a[0] += 1", "m.a[1] = m.n", "m.s.add(m.n)", "m.s.add({i})", "m.q.append(m.n)"),
     *("y = y.relu()", "y = -y", "y = m.inner(y)"),
 )
@@ -117,6 +121,10 @@ class Writer:
         if self._random.random() > 0.45 or depth > 3:
             return [indent + self._fill(self._random.choice(STATEMENTS))]
         kind = self._random.random()
+        if kind < 0.1:  # a table in a buffer
+            rows = self._random.choice((2, 3))
+            fills = f"    m.cache[:{rows}], m.filled = {self._tensor()}, {rows}"
+            return [f"{indent}if m.filled < {rows}:", indent + fills]
         if kind < 0.3:  # a table
             name = self._random.choice("tu")
             return [f"{indent}if m.{name} is None:", f"{indent}    m.{name} = {self._tensor()}"]

@@ -26,6 +26,8 @@ class Keeps(nn.Linear):
         self.calls = 0
         self.register_buffer("frequencies", torch.rand(3))
         self.register_buffer("mean", torch.rand(3))
+        self.register_buffer("cache", torch.zeros(5, 3), persistent=False)
+        self.frozen = nn.Parameter(torch.rand(3), requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.runs:
@@ -60,8 +62,25 @@ def has_tables_of_a_buffer(m: Keeps, y: Tensor) -> Tensor:
     return y * cosines[4] + sines[5]
 
 
+def angles(m: Keeps) -> Tensor:
+    """As rotary-embedding-torch: of a frozen parameter, kept in the first rows of a buffer."""
+    if m.calls >= 2:
+        return m.cache[:2]
+    table = torch.outer(torch.arange(2.0), m.frozen)
+    m.cache[:2] = table
+    m.calls = 2
+    return table
+
+
+def fills_a_buffer(m: Keeps, y: Tensor) -> Tensor:
+    return y * angles(m).cos()[1] + angles(m)[1:].sin()  # now computed, and then read
+
+
+TABLES = has_tables_of_its_own, has_tables_of_a_buffer, fills_a_buffer
+
+
 @pytest.mark.parametrize("runs", [False, True])
-@pytest.mark.parametrize("uses", [has_tables_of_its_own, has_tables_of_a_buffer])
+@pytest.mark.parametrize("uses", TABLES)
 def test_a_table_is_computed_each_time(uses: Any, runs: bool, tmp_path: pathlib.Path) -> None:
     exported = assert_same_as_eager(classify(Keeps(uses, runs)), tmp_path)
     (warning,) = exported.warnings
@@ -147,3 +166,39 @@ def test_another_one_is_refused(uses: Any, runs: bool, tmp_path: pathlib.Path) -
     text = r"^test_kept_tensors.py:\d+: the step .* Python state.* make that state a buffer"
     with pytest.raises(ExportError, match=text):
         export(classify(Keeps(uses, runs)), tmp_path)
+
+
+def fills_a_buffer_later(m: Keeps, y: Tensor) -> Tensor:
+    y = y + m.cache[1]
+    return y * angles(m)[1]
+
+
+def reads_more_than_was_filled(m: Keeps, y: Tensor) -> Tensor:
+    return y * (torch.ones(3) if m.calls == 0 else m.cache[2]) * angles(m)[1]
+
+
+def fills_a_buffer_with_a_batch(m: Keeps, y: Tensor) -> Tensor:
+    if m.calls == 0:
+        m.cache[:1] = y[:1].detach()
+        m.calls = 1
+    return y * m.cache[0]
+
+
+def changes_what_it_filled(m: Keeps, y: Tensor) -> Tensor:
+    y = y + angles(m)[1]
+    m.cache[1:2] += 1
+    return y
+
+
+FILLS = (
+    *(fills_a_buffer_later, reads_more_than_was_filled),
+    *(fills_a_buffer_with_a_batch, changes_what_it_filled),
+)
+
+
+@pytest.mark.provokes("FSDP-E0207")
+@pytest.mark.parametrize("uses", FILLS)
+def test_a_buffer_that_is_filled_once_is_refused(uses: Any, tmp_path: pathlib.Path) -> None:
+    text = r"^test_kept_tensors.py:\d+: the step changes model.calls, .* decides by it"
+    with pytest.raises(ExportError, match=text):
+        export(classify(Keeps(uses)), tmp_path)
