@@ -24,7 +24,7 @@ from .memory_orders import without_gaps
 from .python_floats import as_number
 from ..step.names import StateNames
 from .python_state import warn_changed
-from .replaced_buffers import BuffersReplaced
+from .replaced_buffers import NeedsCopies
 from .trials import Trials
 from .value_checks import AnyNumber
 
@@ -73,7 +73,7 @@ def _follow_python(
         if "side effects happened" in str(warning.message):
             changed = list(_changed_state(str(warning.message)))
             if any(name.endswith("._buffers") for name in changed):
-                raise BuffersReplaced("it puts another tensor in the place of a buffer")
+                raise NeedsCopies("it puts another tensor in the place of a buffer")
             names += changed
         elif issubclass(warning.category, UserWarning):
             warnings.warn_explicit(
@@ -198,6 +198,9 @@ def _name_states(
             # A result that is a view of another value would be returned as both.
             copy = graph.call_function(torch.clone, (copy,))
             copy.meta = {k: v for k, v in loss.meta.items() if k != "example_value"}
+        buffers = [n for n in copies.values() if states.get(n.target, ("",))[0] == "buffer"]
+        for written in (*buffers, *places.values()):
+            graph.call_function(_check_no_gradient, (written,))
         results = [copy] + [copies[m] for m in metrics.values() if isinstance(m, fx.Node)]
         graph.output(tuple(results))
     else:
@@ -209,6 +212,13 @@ def _name_states(
         return output.meta.get("example_value") if isinstance(output, fx.Node) else output
 
     return module, states, (value(loss), {name: value(m) for name, m in metrics.items()})
+
+
+def _check_no_gradient(tensor: torch.Tensor) -> None:
+    """Raises NotFollowed where the step has written what has a gradient into a buffer or its batch: a
+    graph of Dynamo's asks for a gradient of that, which the loss has not."""
+    if tensor.grad_fn is not None:
+        raise NotFollowed("it writes what has a gradient into a buffer, or into its batch")
 
 
 # Calls of graphs that autograd sees through: a checkpoint's leaves its mark on each op.

@@ -11,8 +11,9 @@ from torch.overrides import TorchFunctionMode
 from ..errors import E, ExportError
 
 
-class BuffersReplaced(Exception):
-    """A capture found buffers that the step replaces, which it has not got ready for."""
+class NeedsCopies(Exception):
+    """A capture found tensors in whose places the step is to have copies: buffers that it replaces, and
+    what it writes values with a gradient into, of which autograd would make results of the step."""
 
 
 def take_over(buffer: torch.Tensor, value: object, name: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-import weakref
 from typing import Any, Callable, Iterator, Mapping, Sequence
 from unittest import mock
 
@@ -25,12 +24,12 @@ from .frozen_in_step import FrozenInStep
 from .kept_numbers import NumbersKept
 from .known_values import known_value
 from .late_decisions import numbers_to_keep
-from .memory_orders import without_gaps
 from .nodes import refusal
+from .own_states import OwnStates
 from ..step.names import StateNames
 from .python_draws import python_generators, where_drawn
 from .python_state import PythonState, Slots, warn_changed
-from .replaced_buffers import BuffersReplaced, DataAssigned, take_over
+from .replaced_buffers import DataAssigned, NeedsCopies
 from .same_graph import first_difference
 from .trials import Number, Trials
 from .value_checks import passed_checks
@@ -59,7 +58,8 @@ class RunStep(torch.nn.Module):
         super().__init__()
         # Not a submodule: its tensors are this module's, each once.
         object.__setattr__(self, "_loss", loss)
-        self.states: dict[str, tuple[str, str]] = {}
+        self._own = OwnStates(self, loss.model, names)
+        self.states = self._own.states
         self.outputs: tuple[Any, Mapping[str, Any]] = (None, {})
         self.begin: Callable[[], None] = lambda: None
         self.checks: list[str] = []
@@ -67,49 +67,36 @@ class RunStep(torch.nn.Module):
         self.left_frozen: frozenset[str] = frozenset()
         self.names = names
         self._whole_numbers = whole_numbers
-        self._targets: dict[int, str] = {}
-        self._replaced: set[str] = set()  # targets in whose places a run puts other tensors
-        for module in loss.model.modules():
-            for tensor in (*module._parameters.values(), *module._buffers.values()):
-                if tensor is not None and id(tensor) not in self._targets:
-                    self._register(tensor, names)
+        self._written: set[int] = set()  # places in the batch
         self.kept = tuple(names.kept.values())
         self._found: list[tuple[bool, Any]] = []  # in their places, before and after forward
         self._left: list[Any] = []
         for number in self.kept:
-            self._register(number.tensor, names)
-
-    def _register(self, tensor: torch.Tensor, names: StateNames) -> None:
-        role, fqn = names.of(tensor)
-        target = f"{role}_{len(self.states)}"
-        self._targets[id(tensor)] = target
-        self.states[target] = (role, fqn)
-        if isinstance(tensor, torch.nn.Parameter):
-            self.register_parameter(target, without_gaps(tensor))
-        else:
-            self.register_buffer(target, without_gaps(tensor))
+            self._own.register(number.tensor)
 
     def forward(self, *batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
         self.put_numbers_back()
         self.begin()
+        batch = tuple(t.clone() if n in self._written else t for n, t in enumerate(batch))
         with contextlib.ExitStack() as stack:
             stack.enter_context(fx_traceback.preserve_node_meta())
             stack.enter_context(warnings.catch_warnings())
             warnings.filterwarnings("ignore", "Anomaly Detection has been enabled")
             # Gives backward's ops the places of forward's.
             stack.enter_context(torch.autograd.detect_anomaly(check_nan=False))
-            stack.enter_context(self._own_states())
+            stack.enter_context(self._own.in_their_places())
             stack.enter_context(self._own_numbers())
             stack.enter_context(_module_paths(self._loss.model))
             stack.enter_context(_checkpoints_by_mark())
             stack.enter_context(_Places())
             frozen = set(self.frozen)
-            parameters, states = self._own("parameter"), self._own("parameter", "buffer")
+            parameters, buffers = self._own.names("parameter"), self._own.names("buffer")
             stack.enter_context(FrozenInStep(parameters, self.names.trainable, frozen))
-            stack.enter_context(DataAssigned(states))
+            stack.enter_context(DataAssigned({**parameters, **buffers}))
             self.checks = stack.enter_context(passed_checks(self._whole_numbers))
             loss, metrics = self._loss(*batch)
             self.left_frozen = frozenset(frozen)
+        self._check_written(batch)
         self.outputs = loss, metrics
         if isinstance(loss, torch.Tensor) and loss._is_view():
             # A result that is a view of another value would be returned as both.
@@ -117,53 +104,19 @@ class RunStep(torch.nn.Module):
         results = (loss, *metrics.values())
         return tuple(result for result in results if isinstance(result, torch.Tensor))
 
-    def _own(self, *roles: str) -> dict[int, str]:
-        """Names of what this module has now for the model's tensors of these roles."""
-        named = self.states.items()
-        return {id(getattr(self, target)): fqn for target, (role, fqn) in named if role in roles}
-
-    @contextlib.contextmanager
-    def _own_states(self) -> Iterator[None]:
-        """The model with what this module has now in the places of its tensors."""
-        model = self._loss.model
-        swapped: list[tuple[dict[str, Any], str, Any, Any]] = []
-        for module in model.modules():
-            for table in (module._parameters, module._buffers, vars(module)):
-                for name, value in table.items():
-                    new = self._swapped(value)
-                    if new is not value:
-                        swapped.append((table, name, value, new))
-        parameters = {id(new) for *_, new in swapped if isinstance(new, torch.Tensor)}
-        buffers = {id(module._buffers) for module in model.modules()}
-        for table, name, _, new in swapped:
-            table[name] = new
-        try:
-            with _no_hooks_on(parameters):
-                yield
-            replaced = {}
-            for table, name, old, new in swapped:
-                # Other attributes are Python state, of which the caller tells.
-                left = table[name] if name in table else None
-                if not isinstance(old, torch.Tensor) or left is new:
-                    continue
-                if id(table) not in buffers or sum(old is other for *_, other, _ in swapped) > 1:
-                    raise ExportError(
-                        E.CHANGED_IN_PLACE,
-                        f"the forward puts another tensor in the place of {name}; change it in "
-                        "place (copy_), which the exported step does too",
-                    )
-                replaced[self._targets[id(old)]] = name, left
-            self._take_over(replaced)
-        finally:
-            for table, name, old, _ in swapped:
-                table[name] = old
+    def _check_written(self, batch: Sequence[torch.Tensor]) -> None:
+        """Raises NeedsCopies where the step has written what has a gradient into its batch."""
+        written = {n for n, tensor in enumerate(batch) if tensor.grad_fn is not None}
+        if not written <= self._written:
+            self._written |= written
+            raise NeedsCopies("it writes what has a gradient into its batch")
 
     @contextlib.contextmanager
     def _own_numbers(self) -> Iterator[None]:
         """What this module has now in the places of the numbers that the step keeps, until
         `put_numbers_back`: the code of a backward pass reads what forward has left."""
         self._found = [(number.place.is_set, number.place.read()) for number in self.kept]
-        own = [getattr(self, self._targets[id(number.tensor)]) for number in self.kept]
+        own = [self._own.of(number.tensor) for number in self.kept]
         for number, buffer in zip(self.kept, own):
             number.give(buffer)
         yield
@@ -193,29 +146,6 @@ class RunStep(torch.nn.Module):
                 "Python and computes with; change it in forward, or make it a buffer",
             )
 
-    def _take_over(self, replaced: dict[str, tuple[str, Any]]) -> None:
-        """Makes what a run has put in the places of buffers, by target, their values."""
-        if not replaced.keys() <= self._replaced:
-            self._replaced |= replaced.keys()
-            names = ", ".join(name for name, _ in replaced.values())
-            raise BuffersReplaced(f"it puts other tensors in the places of {names}")
-        for target, (name, value) in replaced.items():
-            take_over(getattr(self, target), value, name)
-
-    def _swapped(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and id(value) in self._targets:
-            own = getattr(self, self._targets[id(value)])
-            # Backward reads what the buffer was before.
-            return own.clone() if self._targets[id(value)] in self._replaced else own
-        if isinstance(value, weakref.ref):
-            new = self._swapped(value())
-            return value if new is value() else weakref.ref(new)
-        if type(value) is list and any(isinstance(v, (torch.Tensor, weakref.ref)) for v in value):
-            # Of recurrent layers, who keep lists of their weights.
-            new = [self._swapped(member) for member in value]
-            return new if any(a is not b for a, b in zip(new, value)) else value
-        return value
-
 
 def run_and_differentiate(
     step: RunStep,
@@ -234,9 +164,9 @@ def run_and_differentiate(
 
     def run() -> fx.GraphModule:
         try:
-            return differentiate(step, batch)
-        except BuffersReplaced:  # known from now on
-            return differentiate(step, batch)
+            while True:
+                with contextlib.suppress(NeedsCopies):  # which has them from now on
+                    return differentiate(step, batch)
         finally:
             step.put_numbers_back()
 
@@ -369,21 +299,4 @@ def _checkpoints_by_mark() -> Iterator[None]:
         mock.patch.object(checkpoint, "_checkpoint_without_reentrant_generator", marked),
         mock.patch.object(checkpoint.CheckpointFunction, "apply", refuse),
     ):
-        yield
-
-
-@contextlib.contextmanager
-def _no_hooks_on(parameters: set[int]) -> Iterator[None]:
-    original = torch.Tensor.register_hook
-
-    def register_hook(tensor: torch.Tensor, hook: Any) -> Any:
-        if id(tensor) in parameters:
-            raise ExportError(
-                E.PYTHON_STATE,
-                "the loss gives a parameter a hook, one more in each step, and no Python runs "
-                "while a plan does; change the gradient of what the parameter computes",
-            )
-        return original(tensor, hook)
-
-    with mock.patch.object(torch.Tensor, "register_hook", register_hook):
         yield

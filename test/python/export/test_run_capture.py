@@ -197,6 +197,28 @@ def test_a_buffer_that_is_replaced(tmp_path: pathlib.Path, locked: bool) -> None
     assert ("buffer_update", "mean") in exported.run()
 
 
+class Records(nn.Linear):
+    """Writes what has a gradient into its batch and, without `detach()`, into a buffer."""
+
+    def __init__(self, locked: bool) -> None:
+        super().__init__(8, 3)
+        self.register_buffer("last", torch.zeros(2, 3))
+        self.scale, self.other = nn.Parameter(torch.rand(8)), nn.Linear(8, 3)
+        self.lock = LOCK if locked else contextlib.nullcontext()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with self.lock:
+            y = super().forward(x.mul_(self.scale))
+            self.last[1] = (y + self.other(x)).mean(0)
+            return y
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_what_is_written_gets_no_gradient_where_it_is(tmp_path: pathlib.Path, locked: bool) -> None:
+    exported = assert_same_as_eager(classify(Records(locked)), tmp_path)
+    assert set(exported.results("gradient")) == {"scale", "weight", "bias"}
+
+
 @pytest.mark.parametrize("locked", [False, True])
 def test_what_a_teacher_says_in_inference_mode(tmp_path: pathlib.Path, locked: bool) -> None:
     """It gets no gradient, and what comes behind the block does."""

@@ -1,0 +1,147 @@
+"""The states of the module that is captured, in the places of the model's while its step runs."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from typing import Any, Iterator, Mapping
+from unittest import mock
+
+import torch
+
+from ..errors import E, ExportError
+from ..step.names import StateNames
+from .memory_orders import without_gaps
+from .replaced_buffers import NeedsCopies, take_over
+
+# A table of the model, a name in it, what stands there, and what stands there while the step runs.
+_Swapped = list[tuple[dict[str, Any], str, Any, Any]]
+
+
+class OwnStates:
+    """Makes `owner` have a tensor for each of the model's, under a name of its own.
+
+    Attributes:
+        states: role and name of each, by the owner's name.
+    """
+
+    def __init__(self, owner: torch.nn.Module, model: torch.nn.Module, names: StateNames) -> None:
+        self.states: dict[str, tuple[str, str]] = {}
+        self._owner, self._model, self._names = owner, model, names
+        self._targets: dict[int, str] = {}
+        self._copied: set[str] = set()  # targets of which a run has copies
+        self._copies: dict[str, torch.Tensor] = {}  # of this run
+        for module in model.modules():
+            for tensor in (*module._parameters.values(), *module._buffers.values()):
+                if tensor is not None and id(tensor) not in self._targets:
+                    self.register(tensor)
+
+    def register(self, tensor: torch.Tensor) -> None:
+        role, fqn = self._names.of(tensor)
+        target = f"{role}_{len(self.states)}"
+        self._targets[id(tensor)] = target
+        self.states[target] = (role, fqn)
+        if isinstance(tensor, torch.nn.Parameter):
+            self._owner.register_parameter(target, without_gaps(tensor))
+        else:
+            self._owner.register_buffer(target, without_gaps(tensor))
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What the owner has now for `tensor`."""
+        return getattr(self._owner, self._targets[id(tensor)])
+
+    def names(self, role: str) -> dict[int, str]:
+        """Names of what the owner has now for the model's tensors of this role."""
+        named = self.states.items()
+        return {id(getattr(self._owner, target)): fqn for target, (r, fqn) in named if r == role}
+
+    @contextlib.contextmanager
+    def in_their_places(self) -> Iterator[None]:
+        """The model with what the owner has now in the places of its tensors.
+
+        Raises:
+            ExportError: the step leaves something there that cannot be a value of the next one.
+            NeedsCopies: it is to have copies of some, which the next run has.
+        """
+        swapped: _Swapped = []
+        self._copies.clear()
+        for module in self._model.modules():
+            for table in (module._parameters, module._buffers, vars(module)):
+                for name, value in table.items():
+                    new = self._swapped(value)
+                    if new is not value:
+                        swapped.append((table, name, value, new))
+        for table, name, _, new in swapped:
+            table[name] = new
+        try:
+            with _no_hooks_on({id(new) for *_, new in swapped if isinstance(new, torch.Tensor)}):
+                yield
+            self._take_over(self._left(swapped))
+        finally:
+            for table, name, old, _ in swapped:
+                table[name] = old
+
+    def _left(self, swapped: _Swapped) -> dict[str, tuple[str, Any]]:
+        """Name and value of what is left for the next step other than by a change of the owner's, by
+        target."""
+        buffers = {id(module._buffers) for module in self._model.modules()}
+        values: dict[str, tuple[str, Any]] = {}
+        for table, name, old, new in swapped:
+            if not isinstance(old, torch.Tensor):
+                continue  # Python state, of which the caller tells
+            left, target = table.get(name), self._targets[id(old)]
+            if left is new:
+                has_gradient = new.grad_fn is not None and self.states[target][0] == "buffer"
+                if has_gradient or target in self._copied:
+                    values[target] = name, new.detach()
+                continue
+            if id(table) not in buffers or sum(old is other for *_, other, _ in swapped) > 1:
+                raise ExportError(
+                    E.CHANGED_IN_PLACE,
+                    f"the forward puts another tensor in the place of {name}; change it in "
+                    "place (copy_), which the exported step does too",
+                )
+            values[target] = name, left
+        return values
+
+    def _take_over(self, values: Mapping[str, tuple[str, Any]]) -> None:
+        if not values.keys() <= self._copied:
+            self._copied |= values.keys()
+            names = ", ".join(name for name, _ in values.values())
+            raise NeedsCopies(f"it puts other tensors, or values with a gradient, into {names}")
+        for target, (name, value) in values.items():
+            take_over(getattr(self._owner, target), value, name)
+
+    def _swapped(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and id(value) in self._targets:
+            target = self._targets[id(value)]
+            own = getattr(self._owner, target)
+            # Backward reads what the buffer was before.
+            if target in self._copied and target not in self._copies:
+                self._copies[target] = own.clone()
+            return self._copies.get(target, own)
+        if isinstance(value, weakref.ref):
+            new = self._swapped(value())
+            return value if new is value() else weakref.ref(new)
+        if type(value) is list and any(isinstance(v, (torch.Tensor, weakref.ref)) for v in value):
+            # Of recurrent layers, who keep lists of their weights.
+            new = [self._swapped(member) for member in value]
+            return new if any(a is not b for a, b in zip(new, value)) else value
+        return value
+
+
+@contextlib.contextmanager
+def _no_hooks_on(parameters: set[int]) -> Iterator[None]:
+    original = torch.Tensor.register_hook
+
+    def register_hook(tensor: torch.Tensor, hook: Any) -> Any:
+        if id(tensor) in parameters:
+            raise ExportError(
+                E.PYTHON_STATE,
+                "the loss gives a parameter a hook, one more in each step, and no Python runs "
+                "while a plan does; change the gradient of what the parameter computes",
+            )
+        return original(tensor, hook)
+
+    with mock.patch.object(torch.Tensor, "register_hook", register_hook):
+        yield
