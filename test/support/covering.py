@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
-from typing import Callable, Mapping, Sequence
+from typing import Callable, Iterator, Mapping, Optional, Sequence
 
 Row = dict[str, str]
+Meeting = frozenset[tuple[str, str]]
 
 
 def covering(
@@ -18,26 +18,53 @@ def covering(
     different axes meet in one row, unless no allowed row has them. The same
     rows on every machine.
 
-    Greedy: the next row is that of all allowed ones in which most values meet
-    that have not yet; of several, the first.
+    Greedy: a row begins with the first values that have not met yet, and gets,
+    axis by axis, the value that meets most of the others for the first time.
+
+    Args:
+        allowed: says it also of a part of a row: one that is not allowed is
+            in no row that is.
     """
-    rows = [dict(zip(axes, values)) for values in itertools.product(*axes.values())]
-    groups = {
-        index: frozenset(itertools.combinations(row.items(), strength))
-        for index, row in enumerate(rows)
-        if allowed(row)
-    }
-    left = set().union(*groups.values())
-    # How many may yet meet in each row: never more than when it was counted.
-    most = [(-len(group), index) for index, group in groups.items()]
-    heapq.heapify(most)
-    found = []
+    left = dict.fromkeys(_meetings(axes, strength))  # in order, which a set has not
+    rows = []
     while left:
-        _, index = heapq.heappop(most)
-        counted = (-len(groups[index] & left), index)
-        if most and most[0] < counted:
-            heapq.heappush(most, counted)
+        first = next(iter(left))
+        row = _completed(dict(first), axes, strength, allowed, left)
+        if row is None:
+            del left[first]  # which no row has
             continue
-        found.append(rows[index])
-        left -= groups[index]
-    return found
+        for met in itertools.combinations(row.items(), strength):
+            left.pop(frozenset(met), None)
+        rows.append({axis: row[axis] for axis in axes})
+    return rows
+
+
+def _meetings(axes: Mapping[str, Sequence[str]], strength: int) -> Iterator[Meeting]:
+    for several in itertools.combinations(axes, strength):
+        for values in itertools.product(*(axes[axis] for axis in several)):
+            yield frozenset(zip(several, values))
+
+
+def _completed(
+    row: Row,
+    axes: Mapping[str, Sequence[str]],
+    strength: int,
+    allowed: Callable[[Row], bool],
+    left: Mapping[Meeting, None],
+) -> Optional[Row]:
+    """`row` with a value for every axis, or None: no allowed row has its values."""
+    if not allowed(row):
+        return None
+    axis = next((axis for axis in axes if axis not in row), None)
+    if axis is None:
+        return row
+
+    def new(value: str) -> int:
+        others = itertools.combinations(row.items(), strength - 1)
+        return sum(frozenset([*some, (axis, value)]) in left for some in others)
+
+    for value in sorted(axes[axis], key=new, reverse=True):
+        whole = _completed({**row, axis: value}, axes, strength, allowed, left)
+        if whole is not None:
+            return whole
+    return None

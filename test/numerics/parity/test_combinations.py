@@ -1,5 +1,5 @@
-"""Tests that features work together: combinations in which any three choices meet train as
-FSDP2 does, into the second epoch of a model whose shards are uneven."""
+"""Tests that features work together: combinations in which any two choices meet, any three with
+`--long`, train as FSDP2 does, into the second epoch of a model whose shards are uneven."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def allowed(row: Row) -> bool:
     return row.get("reshard") != "2" or row.get("mesh", "4") == "4"
 
 
-ROWS = covering({axis: list(choices) for axis, choices in AXES.items()}, 3, allowed)
+CHOICES = {axis: list(choices) for axis, choices in AXES.items()}
+PAIRS, TRIPLES = (covering(CHOICES, strength, allowed) for strength in (2, 3))
 
 
 def name(row: Row) -> str:
@@ -108,13 +109,23 @@ def name(row: Row) -> str:
 def test_any_two_choices_meet() -> None:
     for a in AXES:
         for b in AXES:
-            met = {(row[a], row[b]) for row in ROWS}
+            met = {(row[a], row[b]) for row in PAIRS}
             possible = {(i, j) for i in AXES[a] for j in AXES[b] if a != b or i == j}
             assert met == {(i, j) for i, j in possible if allowed({a: i, b: j})}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=name)
+@pytest.mark.parametrize("row", PAIRS, ids=name)
 def test_a_combination_is_fsdp2s(row: Row, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
+    _check(row, tmp_path, fsdp2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("row", TRIPLES, ids=name)
+def test_any_three_choices_are_fsdp2s(row: Row, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
+    _check(row, tmp_path, fsdp2)
+
+
+def _check(row: Row, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
     choices = [AXES[axis][value] for axis, value in row.items()]
     call = {key: value for choice in choices for key, value in choice.call}
     described = Training(

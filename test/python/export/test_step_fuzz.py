@@ -1,4 +1,4 @@
-"""Tests that a step which keeps things in Python is refused, or trains as eager PyTorch does: eight
+"""Tests that a step which keeps things in Python is refused, or trains as eager PyTorch does: five
 random steps, and a thousand with `--long`."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from support import chain
 
 
 def test_steps_train_as_eager_or_are_refused(tmp_path: pathlib.Path) -> None:
-    found = {seed: outcome(seed, tmp_path) for seed in range(8)}
+    found = {seed: outcome(seed, tmp_path) for seed in range(5)}
     assert not any(map(is_wrong, found.values())), found
     assert {"same", "refused"} <= {text.partition(":")[0] for text in found.values()}
 
@@ -21,4 +21,4 @@ def test_steps_train_as_eager_or_are_refused(tmp_path: pathlib.Path) -> None:
 @pytest.mark.long
 def test_many_steps_train_as_eager_or_are_refused() -> None:
     fuzz = pathlib.Path(__file__).with_name("step_fuzz.py")
-    print(chain.command([sys.executable, fuzz, "--seeds", "8:1008"], timeout=2 * 3600))
+    print(chain.command([sys.executable, fuzz, "--seeds", "5:1005"], timeout=2 * 3600))

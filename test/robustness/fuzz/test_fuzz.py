@@ -1,5 +1,5 @@
 """Tests that random training steps, compiled in several ways for 1 to 5 ranks,
-train as PyTorch does: twenty seeds, and hundreds with `--long`."""
+train as PyTorch does: twelve seeds, and hundreds with `--long`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def _fuzz(*flags: object, timeout: float) -> None:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("seeds", ("0:2", "2:20"))
+@pytest.mark.parametrize("seeds", ("0:2", "2:12"))
 def test_seeds(seeds: str) -> None:
     _fuzz("--seeds", seeds, timeout=1200)
 
 
 @pytest.mark.long
 def test_many_seeds() -> None:
-    _fuzz("--seeds", "20:400", timeout=6 * 3600)
+    _fuzz("--seeds", "12:400", timeout=6 * 3600)
 
 
 @pytest.mark.quick
