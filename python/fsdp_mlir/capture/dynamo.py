@@ -21,6 +21,7 @@ from .explain import raised_by_step
 from .late_decisions import numbers_to_keep
 from .lost_output import named_where_run
 from .memory_orders import without_gaps
+from .nodes import state_of
 from .python_floats import as_number
 from ..step.names import StateNames
 from .python_state import warn_changed
@@ -170,7 +171,7 @@ def _name_states(
                 f"the step reads {node.name}, a {type(value).__name__}, as if it changed between "
                 "steps; make it a tensor among the inputs, or a constant",
             )
-        role, fqn = names.of(value)
+        role, fqn = state_of(node, value, names)
         target = f"{role}_{len(states)}"
         if isinstance(value, torch.nn.Parameter):
             root.register_parameter(target, without_gaps(value))

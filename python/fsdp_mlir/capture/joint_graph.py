@@ -12,7 +12,7 @@ from torch import fx
 from ..errors import E, ExportError
 from ..step.names import StateNames
 from .changed_parameters import FrozenParametersChanged
-from .nodes import refusal
+from .nodes import first_user, refusal, state_of
 from .program import Argument, Program, Result
 
 
@@ -71,17 +71,18 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
         elif node.op == "get_attr":
             value = getattr(joint, node.target)
             if not isinstance(value, torch.Tensor):
-                op = next(iter(node.users))
+                op = first_user(node)
                 raise refusal(
                     E.OPERATOR_REFUSED,
                     op,
                     f"the step uses a higher-order op ({op.target}), which cannot be exported; "
                     "write it as plain tensor code",
                 )
-            role, fqn = names.of(value)
+            role, fqn = state_of(node, value, names)
             if role in ("parameter", "buffer"):
-                raise ExportError(
+                raise refusal(
                     E.TENSOR_ELSEWHERE,
+                    first_user(node),
                     f"the step reads {fqn} from somewhere else than its module; read it as an "
                     "attribute of the module",
                 )

@@ -8,6 +8,7 @@ import torch
 from torch import fx
 
 from ..errors import E, ExportError
+from ..step.names import StateNames
 from ..step.places import user_location
 
 
@@ -20,6 +21,19 @@ def refusal(kind: E, node: fx.Node, why: str) -> ExportError:
     """The error that `node` cannot be exported, with the user's line where it is known."""
     where = location(node)
     return ExportError(kind, f"{where}: {why}" if where else why)
+
+
+def state_of(node: fx.Node, tensor: torch.Tensor, names: StateNames) -> tuple[str, str]:
+    """Role and name of `tensor`, which `node` reads; an error has the first line that uses it."""
+    try:
+        return names.of(tensor)
+    except ExportError as error:
+        raise refusal(error.kind, first_user(node), error.message) from error
+
+
+def first_user(node: fx.Node) -> fx.Node:
+    """The first call that takes what `node` is, or `node` itself where there is none."""
+    return next(iter(node.users), node)
 
 
 def arguments_of(node: fx.Node) -> dict[str, Any]:

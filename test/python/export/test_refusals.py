@@ -251,7 +251,10 @@ def test_a_module_outside_the_model(tmp_path: pathlib.Path) -> None:
     def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(OUTSIDE(model(x)), y)
 
-    with pytest.raises(ExportError, match="that is not in the model; register .* or freeze it"):
+    with pytest.raises(
+        ExportError,
+        match=r"test_refusals.py:\d+: .* that is not in the model; register .* or freeze it",
+    ):
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
 
