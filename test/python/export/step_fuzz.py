@@ -37,6 +37,16 @@ from torch import nn
 LOCK = threading.RLock()
 
 
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        return 2 * gradient
+
+
 class Model(nn.Linear):
     def __init__(self):
         super().__init__(8, 3)
@@ -50,9 +60,10 @@ class Model(nn.Linear):
         self.filled = 0
         self.frozen = nn.Parameter(torch.rand(3), requires_grad=False)
         self.inner = nn.Linear(3, 3)
+        self.gain = nn.Parameter(torch.rand(8))
 
     def forward(m, x):
-        y = super().forward(x)
+        y = super().forward(x.clone())
 """
 CONDITIONS = (
     *("m.n < {k}", "m.n % {j} == {i}", "m.n in ({i}, {k})", "m.n >= {k} and m.flag"),
@@ -88,6 +99,17 @@ STATEMENTS = (
     *("m.cache[{i}] = {tensor}", "m.cache[:{j}] = {tensor}"),
     *("m.a[0] += 1", "m.a[1] = m.n", "m.s.add(m.n)", "m.s.add({i})", "m.q.append(m.n)"),
     *("y = y.relu()", "y = -y", "y = m.inner(y)"),
+    *("x.mul_(m.gain)", "y = y + x[:, :3]", "x[0] = m.gain", "x += 1"),
+    *("m.cache[{i}] = y.mean(0)", "m.moved.copy_(y[0])", "m.moved.data = y.data[0].clone()"),
+    *("y.mul_(0.5)", "y[:, 0] = 0", "y[0] += m.fixed", "y.data.mul_(0.9)", "y = y * y.detach()"),
+    *(
+        "y = Doubled.apply(y)",
+        "y.register_hook(lambda g: 0.5 * g)",
+        "y = y.clone().requires_grad_()",
+    ),
+    "y = torch.utils.checkpoint.checkpoint(m.inner, y, use_reentrant=False)",
+    "y = y + torch.autograd.grad(m.inner(y).square().sum(), y, create_graph=True)[0]",
+    "y = y + torch.autograd.grad(m.inner(y).sum(), m.inner.bias)[0]",
 )
 # With which it ends, so that what it keeps counts.
 USES = (
