@@ -60,12 +60,14 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
 
     output = next(node for node in joint.graph.nodes if node.op == "output")
     changed: list[str] = []
+    asked: list[Any] = []  # results of which it takes gradients
     constants: dict[str, fx.Node] = {}
     for node in joint.graph.nodes:
         if node.op == "placeholder":
             descriptor = node.meta["desc"]
             if isinstance(descriptor, d.TangentAOTInput):
                 program.arguments.append(Argument(node, "cotangent"))
+                asked.append(descriptor.output)
             else:
                 program.arguments.append(Argument(node, *meaning(descriptor)))
         elif node.op == "get_attr":
@@ -131,6 +133,10 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
             )
     if changed:
         raise FrozenParametersChanged(changed)
+    if asked not in ([], [d.PlainAOTOutput(0)]):
+        raise ExportError(
+            E.CAPTURE_FAILED, f"the graph takes gradients of {asked}, and the loss alone has one"
+        )
     # The loss first: it is what every reader looks for.
     order = {"loss": 0, "output": 1, "buffer_update": 2, "gradient": 3}
     program.results.sort(key=lambda result: order[result.role])
