@@ -81,36 +81,37 @@ class OwnStates:
             for table, name, old, _ in swapped:
                 table[name] = old
 
-    def _left(self, swapped: _Swapped) -> dict[str, tuple[str, Any]]:
-        """Name and value of what is left for the next step other than by a change of the owner's, by
-        target."""
+    def _left(self, swapped: _Swapped) -> dict[str, Any]:
+        """What is left for the next step other than by a change of the owner's, by target."""
         buffers = {id(module._buffers) for module in self._model.modules()}
-        values: dict[str, tuple[str, Any]] = {}
+        values: dict[str, Any] = {}
         for table, name, old, new in swapped:
             if not isinstance(old, torch.Tensor):
                 continue  # Python state, of which the caller tells
             left, target = table.get(name), self._targets[id(old)]
+            role, fqn = self.states[target]
             if left is new:
-                has_gradient = new.grad_fn is not None and self.states[target][0] == "buffer"
+                has_gradient = new.grad_fn is not None and role == "buffer"
                 if has_gradient or target in self._copied:
-                    values[target] = name, new.detach()
+                    values[target] = new.detach()
                 continue
             if id(table) not in buffers or sum(old is other for *_, other, _ in swapped) > 1:
                 raise ExportError(
                     E.CHANGED_IN_PLACE,
-                    f"the forward puts another tensor in the place of {name}; change it in "
+                    f"the forward puts another tensor in the place of {fqn}; change it in "
                     "place (copy_), which the exported step does too",
                 )
-            values[target] = name, left
+            values[target] = left
         return values
 
-    def _take_over(self, values: Mapping[str, tuple[str, Any]]) -> None:
+    def _take_over(self, values: Mapping[str, Any]) -> None:
+        names = {target: self.states[target][1] for target in values}
         if not values.keys() <= self._copied:
             self._copied |= values.keys()
-            names = ", ".join(name for name, _ in values.values())
-            raise NeedsCopies(f"it puts other tensors, or values with a gradient, into {names}")
-        for target, (name, value) in values.items():
-            take_over(getattr(self._owner, target), value, name)
+            written = ", ".join(names.values())
+            raise NeedsCopies(f"it puts other tensors, or values with a gradient, into {written}")
+        for target, value in values.items():
+            take_over(getattr(self._owner, target), value, names[target])
 
     def _swapped(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor) and id(value) in self._targets:

@@ -233,7 +233,8 @@ def outcome(seed: int, folder: pathlib.Path) -> str:
         try:
             ours, theirs = by_plan(make())
         except fsdp_mlir.ExportError as error:
-            named = f"step_of_seed_{seed}.py:" in str(error) or "model." in str(error)
+            places = f"step_of_seed_{seed}.py:", "model.", "in the place of moved"
+            named = any(place in str(error) for place in places)
             return f"refused: {error}" if named else f"{_WRONG}: no line in: {error}"
         except Exception as error:
             return f"{_WRONG}: {type(error).__name__}: {error}"
