@@ -24,7 +24,8 @@ from .memory_orders import without_gaps
 from .nodes import state_of
 from .python_floats import as_number
 from ..step.names import StateNames
-from .python_state import warn_changed
+from .python_state import PythonState, warn_changed
+from .reached import Reached
 from .replaced_buffers import NeedsCopies
 from .trials import Trials
 from .value_checks import AnyNumber
@@ -46,6 +47,8 @@ def follow(
     tables = [name for name in changed if name.endswith("._parameters")]
     if tables and not _moves_parameters(loss, inputs):
         changed = [name for name in changed if name not in tables]
+    if Reached(loss).has_kept_defaults:  # of which Dynamo makes new ones
+        changed += _changed_where_run(loss, inputs)
     if changed:
         trials = Trials(loss, inputs, names)
         if not trials.are_alike():
@@ -101,6 +104,16 @@ def _moves_parameters(loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor])
             hook.remove()
     as_found = [[(name, id(tensor)) for name, tensor in table.items()] for table in found]
     return as_found != [[(name, id(tensor)) for name, tensor in table.items()] for table in left]
+
+
+def _changed_where_run(loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> list[str]:
+    """Names of the Python state that a step changes when it runs."""
+    state = PythonState(loss)
+    try:
+        raised_by_step(loss, inputs, AnyNumber())
+        return state.changed()
+    finally:
+        state.restore()
 
 
 def _lifted(forward: fx.GraphModule, batch: tuple[torch.Tensor, ...]) -> Sequence[Any]:

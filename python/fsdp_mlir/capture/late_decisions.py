@@ -39,7 +39,7 @@ def numbers_to_keep(trials: Trials, kept: Sequence[Place] = ()) -> Optional[list
         numbers = [n for n in trials.counted() if n[0].identity not in known_kept]
         growing, arrays = trials.growing(), plainly.arrays
         if not numbers and not growing and not arrays:
-            return []
+            return None if trials.has_unwatched() else []
         places = [place for place, _, _ in numbers]
         known = trials.run(places, known=plainly, growing=growing)
         if known.results != plainly.results:
@@ -50,7 +50,7 @@ def numbers_to_keep(trials: Trials, kept: Sequence[Place] = ()) -> Optional[list
             return numbers
         with untaken():
             _refuse_larger(trials, [*places, *arrays], known)
-    return None if arrays else []  # of which nothing tells who decides by an element
+    return None if trials.has_unwatched() else []
 
 
 def _refuse_decisions(

@@ -3,7 +3,10 @@ functions refer to."""
 
 from __future__ import annotations
 
+import array
+import copy
 import dataclasses
+import numbers
 import operator
 from typing import Any, Union
 
@@ -15,6 +18,7 @@ from .function_caches import FunctionCaches
 from .iterators import Iterators
 from .python_floats import ReadNumber, is_number
 from .reached import CONTAINERS, Member, Place, Reached
+from .watched_numbers import plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,15 +39,15 @@ class Contents:
 
 @dataclasses.dataclass(frozen=True)
 class Elements:
-    """What an array of NumPy's holds."""
+    """What an array holds, NumPy's or another one."""
 
-    array: np.ndarray
+    array: Any
 
-    def read(self) -> np.ndarray:
-        return self.array.copy()
+    def read(self) -> Any:
+        return copy.copy(self.array)
 
-    def put(self, elements: np.ndarray) -> None:
-        np.copyto(self.array, elements)
+    def put(self, elements: Any) -> None:
+        self.array[... if isinstance(self.array, np.ndarray) else slice(None)] = elements
 
 
 # Where a step has left something, and what.
@@ -71,9 +75,9 @@ class PythonState:
             if isinstance(value, CONTAINERS)
         }
         self._arrays = {
-            known: (value, value.copy())
+            known: (value, copy.copy(value))
             for known, (_, value) in self._values.items()
-            if isinstance(value, np.ndarray) and value.size <= _LARGEST and value.flags.writeable
+            if _is_array(value)
         }
         self._buffers = {
             path: (module._buffers, dict(module._buffers))
@@ -128,10 +132,29 @@ class PythonState:
                     changed.append((Member(name, value, key), before, now[key]))
         return changed
 
+    def unwatched(self) -> dict[Any, Any]:
+        """What nobody can watch being read: values other than numbers that were numbers before, in
+        places and under the keys of dicts; each by where it is."""
+        found: dict[Any, Any] = {}
+        for place in (*self._places.values(), *self._new()):
+            value = place.read()
+            _, before = self._values.get(place.identity, (False, None))
+            if _is_value(value) and not (is_number(before) and is_number(plain(value))):
+                found[place.identity] = plain(value)
+            elif isinstance(value, dict):
+                _, known = self._contents.get(place.identity, (None, {}))
+                if len(value) == len(known) and list(value) != list(known):
+                    found[place.identity] = tuple(value)
+                new = (key for key in value if not is_number(known.get(key)))
+                found |= {
+                    (place.identity, key): plain(value[key]) for key in new if _is_value(value[key])
+                }
+        return found
+
     def arrays(self) -> list[Place]:
-        """Where an array of NumPy's has other elements now."""
+        """Where an array has other elements now."""
         arrays = self._arrays.items()
-        return [self._places[k] for k, (now, old) in arrays if now.tobytes() != old.tobytes()]
+        return [self._places[k] for k, (now, old) in arrays if _bytes(now) != _bytes(old)]
 
     def lengths(self) -> list[tuple[Place, int]]:
         """Where a container has another number of members now, and how many."""
@@ -202,6 +225,23 @@ def _copied(value: Any) -> Any:
     return dict(value) if isinstance(value, dict) else type(value)(value)
 
 
+def _is_array(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.size <= _LARGEST and value.flags.writeable
+    return isinstance(value, (array.array, bytearray)) and len(value) <= _LARGEST
+
+
+def _bytes(value: Any) -> bytes:
+    return bytes(value) if isinstance(value, bytearray) else value.tobytes()
+
+
+def _is_value(value: Any) -> bool:
+    """Whether what code reads of it is in it alone, and does not change."""
+    if isinstance(value, (tuple, frozenset)):
+        return all(map(_is_value, value))
+    return isinstance(value, (str, bytes, numbers.Number, np.generic, ReadNumber))
+
+
 def _same(one: Any, other: Any) -> bool:
     if one is other:
         return True
@@ -218,8 +258,8 @@ def _by_key(value: Any) -> dict[Any, Any]:
 def _same_contents(one: Any, other: Any) -> bool:
     if len(one) != len(other):
         return False
-    if isinstance(one, dict):
-        return all(key in other and _same(value, other[key]) for key, value in one.items())
+    if isinstance(one, dict):  # whose order counts
+        return list(one) == list(other) and all(map(_same, one.values(), other.values()))
     if isinstance(one, set):
         return one == other
     return all(map(operator.is_, one, other)) or all(map(_same, one, other))

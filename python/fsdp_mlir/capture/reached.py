@@ -1,14 +1,18 @@
 """What the functions of a step reach in Python: attributes of the model's modules, variables around
-the functions, and the attributes of objects that these hold."""
+the functions and their defaults, and the attributes of the objects, classes and modules that these are.
+"""
 
 from __future__ import annotations
 
+import argparse
 import collections
 import collections.abc
 import dataclasses
 import functools
 import inspect
 import sys
+import threading
+import types
 from typing import Any, Union
 
 import torch
@@ -20,6 +24,9 @@ CONTAINERS = (list, dict, set, collections.deque)
 Holder = Union[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]
 # Of a container that is looked into; a longer one holds data.
 _MOST_MEMBERS = 1000
+
+# Classes of Python's whose objects have what others give them.
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace, threading.local)
 
 _MISSING = object()
 
@@ -60,6 +67,33 @@ class Place:
             self.table.pop(self.key, None)
 
 
+class _Attributes(dict):
+    """Attributes of a class, or of an object with slots, as a table."""
+
+    def __init__(self, owner: Any) -> None:
+        self.cell = owner
+
+    def __contains__(self, key: object) -> bool:
+        return hasattr(self.cell, str(key))
+
+    def __getitem__(self, key: str) -> Any:
+        return getattr(self.cell, key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        setattr(self.cell, key, value)
+
+    def pop(self, key: str, default: Any = None) -> None:
+        delattr(self.cell, key)
+
+
+class _Held(dict):
+    """A container that something else than a name holds, as a table of it alone."""
+
+    def __init__(self, container: Any) -> None:
+        super().__init__({0: container})
+        self.cell = container
+
+
 class Member(Place):
     """A member that a list or dict has, and keeps."""
 
@@ -91,6 +125,7 @@ class Reached:
     Attributes:
         places: of the values, each once.
         holders: the optimizers and schedulers.
+        has_kept_defaults: whether a function has a container as the default of an argument.
 
     Args:
         loss: the module that is captured, with the model and its functions.
@@ -99,6 +134,7 @@ class Reached:
     def __init__(self, loss: torch.nn.Module) -> None:
         self.places: list[Place] = []
         self.holders: list[Holder] = []
+        self.has_kept_defaults = False
         self._seen: set[int] = set()  # objects, which all live as long as the step
         self._variables: set[tuple[int, Any]] = set()
         self._visit(loss.model, "model")
@@ -106,8 +142,9 @@ class Reached:
         for function in filter(None, functions):
             self._visit(inspect.unwrap(function), getattr(function, "__name__", "loss"), True)
 
-    def _visit(self, value: Any, name: str, given: bool = False) -> None:
-        """Looks into `value`, if it is a user's own, or `given` as a function of the step."""
+    def _visit(self, value: Any, name: str, given: bool = False, placed: bool = False) -> None:
+        """Looks into `value`, if it is a user's own, or `given` as a function of the step. It is
+        `placed` where the caller has noted who has it."""
         if id(value) in self._seen or isinstance(value, torch.Tensor):
             return
         self._seen.add(id(value))
@@ -117,7 +154,7 @@ class Reached:
             self.holders.append(value)
         elif inspect.isfunction(value):
             if given or is_local(value.__code__.co_filename):
-                self._visit_variables(value)
+                self._visit_function(value)
         elif inspect.ismethod(value):
             self._visit(value.__self__, type(value.__self__).__name__)
             self._visit(value.__func__, name, given)
@@ -125,11 +162,19 @@ class Reached:
             for part in (value.func, *value.args, *value.keywords.values()):
                 self._visit(part, name, given)
         elif isinstance(value, CONTAINERS):
+            if not placed:
+                self.places.append(Place(name, _Held(value), 0))
             if len(value) > _MOST_MEMBERS:
                 return
-            for member in value.values() if isinstance(value, dict) else value:
-                self._visit(member, name)
-        elif not inspect.isclass(value) and hasattr(value, "__dict__") and _own_classes(value):
+            for key, member in value.items() if isinstance(value, dict) else enumerate(value):
+                self._visit(member, f"{name}[{key!r}]")
+        elif isinstance(value, tuple):
+            for key, member in enumerate(value[:_MOST_MEMBERS]):
+                self._visit(member, f"{name}[{key}]")
+        elif inspect.isclass(value):
+            if _is_own(value):
+                self._visit_class(value)
+        elif isinstance(value, _NAMESPACES) or _own_classes(value):
             self._visit_attributes(value, name)
 
     def _visit_module(self, module: torch.nn.Module, name: str) -> None:
@@ -138,28 +183,56 @@ class Reached:
             self._visit_attributes(part, ".".join(filter(None, (name, path))))
 
     def _visit_attributes(self, owner: Any, name: str) -> None:
-        attributes = vars(owner)
+        attributes = getattr(owner, "__dict__", {})
         for key in [key for key in attributes if key not in _TABLES]:
-            place = Place(f"{name}.{key}", attributes, key, getattr(type(owner), key, _MISSING))
-            self.places.append(place)
-            self._visit(attributes[key], place.name)
+            default = getattr(type(owner), key, _MISSING)
+            self._place(Place(f"{name}.{key}", attributes, key, default))
+        for kind in _own_classes(owner):
+            slots = getattr(kind, "__slots__", ())
+            for key in (slots,) if isinstance(slots, str) else slots:
+                if hasattr(owner, key) and key not in attributes:
+                    self._place(Place(f"{name}.{key}", _Attributes(owner), key))
+            self._visit(kind, kind.__name__)
 
-        for function in (f for kind in _own_classes(owner) for f in vars(kind).values()):
-            if inspect.isfunction(function):
-                self._visit(function, function.__name__)
+    def _visit_class(self, kind: type) -> None:
+        for key, value in list(vars(kind).items()):
+            if inspect.isfunction(value):
+                self._visit(value, value.__name__)
+            elif not key.startswith("__") and _is_plain(value):
+                self._place(Place(f"{kind.__name__}.{key}", _Attributes(kind), key))
+
+    def _visit_function(self, function: Any) -> None:
+        self._visit_variables(function)
+        for key in vars(function):
+            self._place(Place(f"{function.__name__}.{key}", vars(function), key))
+        defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        self.has_kept_defaults |= any(isinstance(default, CONTAINERS) for default in defaults)
+        for default in defaults:
+            self._visit(default, f"a default of {function.__name__}")
 
     def _visit_variables(self, function: Any) -> None:
-        names = (n for n in function.__code__.co_names if n in function.__globals__)
+        names = [n for n in function.__code__.co_names if n in function.__globals__]
         tables = [(name, function.__globals__) for name in names]
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             if _is_assigned(cell):
                 tables.append((name, _Variable(cell)))
         for name, table in tables:
-            place = Place(name, table, name)
-            if _is_plain(table[name]) and place.identity not in self._variables:
-                self._variables.add(place.identity)
-                self.places.append(place)
-            self._visit(table[name], name)
+            self._visit_variable(Place(name, table, name))
+            if isinstance(table[name], types.ModuleType) and is_local(_file(table[name])):
+                for key in function.__code__.co_names:
+                    if key in vars(table[name]):
+                        self._visit_variable(Place(f"{name}.{key}", vars(table[name]), key))
+
+    def _visit_variable(self, place: Place) -> None:
+        value = place.read()
+        if _is_plain(value) and place.identity not in self._variables:
+            self._variables.add(place.identity)
+            self.places.append(place)
+        self._visit(value, place.name, placed=True)
+
+    def _place(self, place: Place) -> None:
+        self.places.append(place)
+        self._visit(place.read(), place.name, placed=True)
 
 
 def _is_assigned(cell: Any) -> bool:
@@ -177,5 +250,12 @@ def _is_plain(value: Any) -> bool:
 
 def _own_classes(value: Any) -> list[type]:
     """The classes of `value` that are a user's own."""
-    modules = [(kind, sys.modules.get(kind.__module__)) for kind in type(value).__mro__]
-    return [kind for kind, m in modules if is_local(getattr(m, "__file__", None) or "<none>")]
+    return [kind for kind in type(value).__mro__ if _is_own(kind)]
+
+
+def _is_own(kind: type) -> bool:
+    return is_local(_file(sys.modules.get(kind.__module__)))
+
+
+def _file(module: Any) -> str:
+    return getattr(module, "__file__", None) or "<none>"

@@ -37,7 +37,8 @@ class Trial:
         computes_with: the watched numbers in what was computed.
         left: of each step, the numbers that it has changed.
         lengths: of each step, the containers that have other lengths behind it, and these.
-        arrays: those of NumPy's that the steps have changed.
+        arrays: those that the steps have changed.
+        unwatched: of each step, what of it nobody can watch, by where it is.
         written: of the step that raised, what its states held then.
         mode: that of the tensors without values, the same in all steps.
     """
@@ -49,6 +50,7 @@ class Trial:
     left: list[list[Number]] = dataclasses.field(default_factory=list)
     lengths: list[list[tuple[Place, int]]] = dataclasses.field(default_factory=list)
     arrays: list[Place] = dataclasses.field(default_factory=list)
+    unwatched: list[dict[Any, Any]] = dataclasses.field(default_factory=list)
     written: frozenset[int] = frozenset()
     mode: Any = dataclasses.field(default_factory=lambda: StandIns(sizes_by_values=True))
 
@@ -134,6 +136,13 @@ class Trials:
         first = {place.identity: length for place, length in self.plainly.lengths[0]}
         return [p for p, length in self.plainly.lengths[1] if first.get(p.identity) != length]
 
+    def has_unwatched(self) -> bool:
+        """Whether something goes on changing of which nothing tells who decides by it."""
+        if len(self.plainly.results) < 2:
+            return True
+        first, second = self.plainly.unwatched
+        return bool(self.plainly.arrays) or first != second
+
     def are_alike(self, but_for: Sequence[Number] = ()) -> bool:
         """Whether the second step computes what the first one does, from what that leaves in Python;
         of the numbers `but_for` it finds what the first one did."""
@@ -185,6 +194,7 @@ class Trials:
                 trial.left.append([(place, before, plain(now)) for place, before, now in changed])
                 trial.lengths.append(self._state.lengths())
                 trial.arrays = self._state.arrays()
+                trial.unwatched.append(self._state.unwatched())
             return True
         except (Exception, SystemExit, OtherCall):
             return False  # of other values, which may be wrong in this code

@@ -1,0 +1,133 @@
+"""Tests that a step which decides by what it counts is refused wherever Python has the count, and
+that what nobody can watch being read is a warning."""
+
+from __future__ import annotations
+
+import array
+import collections
+import pathlib
+import types
+from typing import Any, Callable
+
+import pytest
+import torch.nn.functional as F
+from exporting import classify, export
+from torch import Tensor, nn
+
+from fsdp_mlir import ExportError
+
+
+class Slots:
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class Counts(nn.Linear):
+    total = 0
+
+    def __init__(self) -> None:
+        super().__init__(8, 3)
+        self.slots, self.namespace = Slots(), types.SimpleNamespace(count=0)
+        self.nested, self.pair = {"train": {"count": 0}}, ([], "a list in a tuple")
+        self.text, self.array, self.marks = "", array.array("l", [0]), collections.Counter()
+        self.order = collections.OrderedDict({0.5: None, 2.0: None})
+
+
+SETTINGS = types.ModuleType("settings")
+SETTINGS.__file__, SETTINGS.count = __file__, 0
+
+
+def in_a_class(m: Counts) -> bool:
+    Counts.total += 1
+    return Counts.total > 50
+
+
+def in_a_function(m: Counts) -> bool:
+    in_a_function.calls += 1
+    return in_a_function.calls > 50
+
+
+in_a_function.calls = 0
+
+
+def in_a_default(m: Counts, kept: dict[str, int] = {"count": 0}) -> bool:
+    kept["count"] += 1
+    return kept["count"] > 50
+
+
+def in_a_list_of_a_default(m: Counts, *, kept: list[int] = []) -> bool:
+    kept.append(0)
+    return len(kept) > 50
+
+
+def in_a_module(m: Counts) -> bool:
+    SETTINGS.count += 1
+    return SETTINGS.count > 50
+
+
+def in_a_slot(m: Counts) -> bool:
+    m.slots.count += 1
+    return m.slots.count > 50
+
+
+def in_a_namespace(m: Counts) -> bool:
+    m.namespace.count += 1
+    return m.namespace.count > 50
+
+
+def in_a_dict_of_a_dict(m: Counts) -> bool:
+    m.nested["train"]["count"] += 1
+    return m.nested["train"]["count"] > 50
+
+
+def in_a_list_of_a_tuple(m: Counts) -> bool:
+    m.pair[0].append(0)
+    return len(m.pair[0]) > 50
+
+
+def in_an_order(m: Counts) -> bool:
+    m.order.move_to_end(next(iter(m.order)))
+    return next(iter(m.order)) > 1
+
+
+def in_a_text(m: Counts) -> bool:
+    m.text += "."
+    return len(m.text) > 50
+
+
+def in_an_array(m: Counts) -> bool:
+    m.array[0] += 1
+    return m.array[0] > 50
+
+
+def under_a_new_key(m: Counts) -> bool:
+    m.marks["steps"] += 1
+    return m.marks["steps"] > 50
+
+
+def deciding(counts: Callable[[Any], bool]) -> Any:
+    def loss(model: Counts, x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(-model(x) if counts(model) else model(x), y)
+
+    return classify(Counts(), loss=loss)
+
+
+SEEN = (
+    *(in_a_class, in_a_function, in_a_default, in_a_list_of_a_default, in_a_module, in_a_slot),
+    *(in_a_namespace, in_a_dict_of_a_dict, in_a_list_of_a_tuple, in_an_order),
+)
+
+
+@pytest.mark.provokes("FSDP-E0207")
+@pytest.mark.parametrize("counts", SEEN)
+def test_a_decision_is_refused(counts: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ExportError, match=r"test_hidden_state.py:\d+: .* Python"):
+        export(deciding(counts), tmp_path)
+
+
+@pytest.mark.parametrize("counts", [in_a_text, in_an_array, under_a_new_key])
+def test_what_cannot_be_watched_is_a_warning(counts: Any, tmp_path: pathlib.Path) -> None:
+    (warning,) = export(deciding(counts), tmp_path).warnings
+    assert "the exported step keeps the value of now" in warning
