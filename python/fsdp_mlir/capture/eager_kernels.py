@@ -76,6 +76,17 @@ def _attention(
         return output, sums.double() if query.dtype == torch.float64 else sums
 
 
+def _where(
+    mode: Any, func: Any, condition: torch.Tensor, self: torch.Tensor, other: torch.Tensor
+) -> Any:
+    """The result of a choice by bytes, as older code has its masks: PyTorch's own rule refuses them,
+    and its kernels take each byte but 0 as true."""
+    if condition.dtype != torch.uint8:
+        return NotImplemented
+    with mode:
+        return func(condition.bool(), self, other)
+
+
 Args = tuple[Any, ...]
 Strides = Callable[[torch.Tensor, Args], Sequence[int]]
 
@@ -218,6 +229,7 @@ def eager_results() -> Iterator[None]:
         aten._fft_r2c.default: _fft_r2c,
         aten._grouped_mm.default: _grouped_mm,
         aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
+        aten.where.self: _where,
     }
     batch_norm = aten._native_batch_norm_legit_functional.default
     # Fake tensors take a decomposition, where there is one, before they look among these.

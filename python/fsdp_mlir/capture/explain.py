@@ -66,6 +66,12 @@ _NUMPY = (
     "the step gives a tensor to NumPy, and no Python runs while a plan does; write it, and its "
     "gradient, by torch's operators, or compute it where batches are made"
 )
+# Of masks of bytes, which eager mode takes, PyTorch says it too where tensors have no values.
+_AS_INDICES = "tensors used as indices must be long, int, byte or bool"
+_BYTES = (
+    "the step indexes by a tensor of another dtype than indices have here, as by a mask of bytes; "
+    "make it one of booleans, as mask.bool() does"
+)
 _GENERATOR = (
     "the step draws random numbers from a torch.Generator of its own, which no plan keeps; leave out "
     "generator=, and the run's own generator is drawn from"
@@ -149,6 +155,8 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
         return Refusal(E.OPERATOR_REFUSED, place, _DEVICES, _DEVICES)
     if _TO_NUMPY in str(own):
         return Refusal(E.OPERATOR_REFUSED, place, _NUMPY, _NUMPY)
+    if _AS_INDICES in str(own):
+        return Refusal(E.OPERATOR_REFUSED, place, _BYTES, _BYTES)
     if _OF_SPARSE.search(str(own if own is not None else error)):
         return Refusal(E.OPERATOR_REFUSED, place, _SPARSE, _SPARSE)
     if own is not None and not isinstance(own, ON_VALUES):

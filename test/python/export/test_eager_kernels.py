@@ -53,6 +53,19 @@ def test_a_gradient_that_is_not_asked_for(tmp_path: pathlib.Path) -> None:
     assert results[0] is None and None not in results[1:]
 
 
+@pytest.mark.filterwarnings("ignore:where received a uint8")
+def test_a_choice_by_bytes(tmp_path: pathlib.Path) -> None:
+    """Tests that each byte but 0 is true, as in masks that are older than booleans."""
+    model = nn.Linear(4, 3)
+    loss = lambda model, x, kept: torch.where(kept, model(x), 0.0).square().mean()
+    inputs = {"x": torch.randn(2, 4), "kept": torch.tensor([[0, 1, 2], [1, 0, 255]]).byte()}
+    results = export(TrainingStep(model, loss, sgd(model), inputs), tmp_path).run()
+    value = loss(model, **inputs)
+    value.backward()
+    assert torch.equal(results["loss", ""], value.detach())
+    assert torch.equal(results["gradient", "weight"], model.weight.grad)
+
+
 class Spectrum(nn.Module):
     """A mask over frequencies, as models of sounds have it."""
 

@@ -80,6 +80,10 @@ def calls_a_library(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return y + ps_roi_pool(y[None, None], torch.tensor([[0.0, 0, 0, 3, 3]]), (1, 1))[0, 0]
 
 
+def indexes_by_bytes(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return layer(x)[(x[:, 0] > 0).byte()]
+
+
 def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x.t())
 
@@ -96,6 +100,7 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (gives_numpy_a_rate, "reads a tensor's value as a Python number; keep it a tensor"),
         (has_positions_of_a_library, "compute position_ids by the model's get_rope_index where"),
         (higher_order, "uses a higher-order op (cond)"),
+        (indexes_by_bytes, "a mask of bytes; make it one of booleans, as mask.bool() does"),
         (raises, "the step raises RuntimeError: "),
     ],
 )
