@@ -33,17 +33,21 @@ _BRANCH = (
     "that skips what has no elements, as an expert without tokens, can be left out"
 )
 _BUFFER = (
-    "the step reads the buffer {} as a Python value, as a branch does; where no step changes it, as "
-    "a flag that the first batch sets, run that batch before and put a Python value in its place: "
-    "value = module.flag.item(); del module.flag; module.flag = value"
+    "the step reads the buffer {} as a Python value, as a branch does; where steps change it, choose by "
+    "torch.where; where the first batch alone does, as a flag, run that batch before and make it a "
+    "tensor that is no buffer: value = module.flag; del module.flag; module.flag = value"
 )
 _OF_BUFFERS = (
     "the step reads what it computes from the buffer {} alone as a Python value, as a branch does; "
-    "where no step changes it, as times or a grid, make it a tensor that is no buffer: "
-    "value = module.times; del module.times; module.times = value"
+    "where steps change it, choose by torch.where; where none does, as times or a grid, make it a "
+    "tensor that is no buffer: value = module.times; del module.times; module.times = value"
 )
 _NUMBER = "the step reads a tensor's value as a Python number; keep it a tensor"
 _NUMBER_IN_PYTORCH = "the step reads a tensor's value as a Python number in {}; use what computes the same by tensors"
+_EQUAL = (
+    "the step asks by torch.equal whether tensors have equal values; ask before the step, or choose by "
+    "torch.where"
+)
 _SIZE = (
     "the step decides by a size that depends on values, as a branch or a loop does; leave out the "
     "case of none, which sums and means of no elements cover, let a loop go over all that there can "
@@ -169,6 +173,8 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
             return Refusal(E.VALUE_DEPENDENT, place, reason, reason)
     if isinstance(own, DynamicOutputShapeException) and own.func is torch.ops.aten.bincount.default:
         return Refusal(E.VALUE_DEPENDENT, place, _COUNTS, _COUNTS)
+    if isinstance(own, DataDependentOutputException) and own.func is torch.ops.aten.equal.default:
+        return Refusal(E.VALUE_DEPENDENT, place, _EQUAL, _EQUAL)
     reader = _pytorchs_reader(_trace(own or error))
     if hasattr(own, "buffer") and (own.is_itself or not reader):
         reason = (_BUFFER if own.is_itself else _OF_BUFFERS).format(own.buffer)

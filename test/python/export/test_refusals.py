@@ -56,6 +56,10 @@ def slices_by_value(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x)[: int(x.abs().max())]
 
 
+def asks_for_equal_values(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return layer(x) if torch.equal(x, x.flip(0)) else -layer(x)
+
+
 def gives_numpy_a_rate(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x) * np.random.poisson(
         x.square().mean().item()
@@ -97,6 +101,10 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (takes_an_order, "reads a tensor's value as a Python number; keep it a tensor"),
         (slices_by_value, "reads a tensor's value as a Python number; keep it a tensor"),
         (chooses_by_a_number, "reads a tensor's value as a Python number; keep it a tensor"),
+        (
+            asks_for_equal_values,
+            "asks by torch.equal whether tensors have equal values; ask before",
+        ),
         (gives_numpy_a_rate, "reads a tensor's value as a Python number; keep it a tensor"),
         (has_positions_of_a_library, "compute position_ids by the model's get_rope_index where"),
         (higher_order, "uses a higher-order op (cond)"),
@@ -162,13 +170,18 @@ def test_a_branch_on_what_a_buffer_holds(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.provokes("FSDP-E0206")
 def test_a_flag_of_the_first_batch(tmp_path: pathlib.Path) -> None:
-    """A bool may be one, where a batch comes before the step."""
+    """Tests that a bool may be one, and a tensor that is no buffer, where a batch comes before the
+    step."""
     models = ActNorm(torch.tensor(False)), ActNorm(False)
     for model in models:
         model(torch.randn(4, 8))
     with pytest.raises(ExportError, match=r"refusals.py:\d+: the step reads the buffer seen as"):
         export(classify(models[0]), tmp_path)
-    assert_same_as_eager(classify(models[1]), tmp_path)
+    seen = models[0].seen
+    del models[0].seen
+    models[0].seen = seen
+    for model in models:
+        assert_same_as_eager(classify(model), tmp_path)
 
 
 @pytest.mark.provokes("FSDP-E0210")
