@@ -64,7 +64,7 @@ def _read_in_order(program: Program, node: fx.Node, wanted: torch.Tensor) -> Non
 
 def _give_each_reader_its_views(node: fx.Node) -> None:
     """Makes each view of `node`, and of its views, a view for one reader, in front of it."""
-    for view in [user for user in node.users if _is_view(user)]:
+    for view in [user for user in node.users if is_view(user)]:
         for reader in list(view.users):
             if reader.op == "output":
                 continue
@@ -79,7 +79,7 @@ def _give_each_reader_its_views(node: fx.Node) -> None:
             node.graph.erase_node(view)
 
 
-def _is_view(node: fx.Node) -> bool:
+def is_view(node: fx.Node) -> bool:
     """Whether a call gives one tensor, which shows the memory of its operand."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return False

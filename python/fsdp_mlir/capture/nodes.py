@@ -81,11 +81,16 @@ def insert_call(node: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
     return new
 
 
+def same_strides(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one shape lie alike, whatever strides sizes below 2 have."""
+    lines = zip(one.shape, one.stride(), other.stride())
+    return all(size < 2 or stride == found for size, stride, found in lines)
+
+
 def laid_out(node: fx.Node, tensor: fx.Node, wanted: torch.Tensor) -> fx.Node:
     """`tensor` with the strides of `wanted`, of its shape: a copy at the place of `node` where they
     are others. Strides that leave gaps come from views, which keep theirs."""
-    lines = zip(wanted.shape, wanted.stride(), tensor.meta["val"].stride())
-    if all(size < 2 or stride == found for size, stride, found in lines):
+    if same_strides(wanted, tensor.meta["val"]):
         return tensor
     dims = sorted(
         range(wanted.dim()), key=wanted.stride, reverse=True

@@ -17,7 +17,8 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ..errors import ExportError, note
-from .nodes import laid_out, location
+from .memory_orders import is_view
+from .nodes import laid_out, location, same_strides
 from .static_form import Rule, StaticForm, aten, is_dynamic, tensors_of
 
 _CHECKS = (
@@ -54,6 +55,13 @@ def make_static(module: fx.GraphModule, rules: Callable[[Any], Optional[Rule]]) 
         module.recompile()
 
 
+def _view_of_copy(form: StaticForm, node: fx.Node) -> fx.Node:
+    """A view of a part of a tensor that became a copy of it."""
+    if node.target is aten.as_strided.default:
+        raise form.refused(node, "it has strides of its own")
+    return form.again(node)
+
+
 class _Rewriter:
     """Puts in the place of each call that sees padding what its operator's rule makes of it."""
 
@@ -64,6 +72,8 @@ class _Rewriter:
         self._rules = rules
         self._form = StaticForm(graph, environment)
         self._dynamic = {node for node in graph.nodes if self._form.note_captured(node)}
+        # Static results that lie otherwise than capture says: parts of a tensor that became copies.
+        self._moved: set[fx.Node] = set()
 
     def run(self) -> None:
         for node in list(self._graph.nodes):
@@ -75,15 +85,16 @@ class _Rewriter:
             elif node.target in _CHECKS:
                 self._graph.erase_node(node)
             elif touched and (not self._form.is_number(node) or self._rules(node.target)):
-                self._rewrite(node)
+                self._rewrite(node, self._rules(node.target))
+            elif is_view(node) and any(n in self._moved for n in node.all_input_nodes):
+                self._rewrite(node, _view_of_copy)
         # Numbers are read from what they are computed of.
         self._graph.eliminate_dead_code()
 
-    def _rewrite(self, node: fx.Node) -> None:
+    def _rewrite(self, node: fx.Node, rule: Optional[Rule]) -> None:
         if node.target is operator.getitem:
             node.meta["val"] = node.args[0].meta["val"][node.args[1]]
             return
-        rule = self._rules(node.target)
         if rule is None:
             raise self._form.refused(node)
         self._form.line = node
@@ -120,6 +131,8 @@ class _Rewriter:
         if node not in self._dynamic and isinstance(node.meta["val"], torch.Tensor):
             with self._graph.inserting_before(node):
                 new = laid_out(node, new, node.meta["val"])
+            if not same_strides(node.meta["val"], new.meta["val"]):
+                self._moved.add(new)
         node.replace_all_uses_with(new)
         self._move(node, new)
         self._graph.erase_node(node)

@@ -56,3 +56,28 @@ def test_more_elements_than_said(tmp_path: pathlib.Path) -> None:
     compiled = chain.compile_step(one_of_them, tmp_path)
     with pytest.raises(chain.ChainError, match=r"sizes_by_values.py:\d+: more than at_most\(1\)"):
         chain.run_plan(compiled, 2, steps=STEPS)
+
+
+def a_column(argv: list[str]) -> Any:
+    """Of a place that is read from a tensor, and views of parts of a transposed tensor."""
+    torch.manual_seed(0)
+    model = nn.Linear(WIDTH, 8)
+
+    def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        y = model(x)
+        place = int(y.detach().sum(0).argmin()) % 4
+        part = y.t()[place : place + 2]
+        return y[:, place].sum() + (2 * part).exp().sum() + part.t().relu().square().sum()
+
+    x = torch.randn(6 * ROWS, WIDTH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    return fsdp_mlir.TrainingStep(
+        model, loss, optimizer, {"x": x[:ROWS]}, data={"x": x}, steps=STEPS
+    )
+
+
+def test_parts_that_leave_gaps(tmp_path: pathlib.Path) -> None:
+    """Tests that what is a view in eager mode, and a copy in a plan, has the strides of the copy."""
+    result = chain.run_plan(chain.compile_step(a_column, tmp_path), 2, steps=STEPS)
+    wanted = reference.averaged(a_column([]), 2, STEPS)
+    torch.testing.assert_close(result.weights, dict(wanted.state), rtol=1e-6, atol=1e-7)
