@@ -100,7 +100,7 @@ def _in_lists(index: Any) -> Iterator[Any]:
 
 class _SymbolsInItems(TorchFunctionMode):
     """Within it, `t[symbol]`, `t[[symbol, symbol]]` and `t[place] = symbol` are read and written, for
-    which PyTorch wants numbers of Python's."""
+    which PyTorch wants numbers of Python's; so is `t[count]`, of which PyTorch reads the number."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _ITEMS:
@@ -108,7 +108,7 @@ class _SymbolsInItems(TorchFunctionMode):
             if any(isinstance(member, torch.SymInt) for member in _in_lists(index)):
                 index = tuple(map(_as_rows, index if isinstance(index, tuple) else (index,)))
                 args = tensor, index, *values
-            index = index if isinstance(index, tuple) else (index,)
+            index = tuple(map(_as_place, index if isinstance(index, tuple) else (index,)))
             if any(isinstance(place, torch.SymInt) for place in index):
                 args = _part(tensor, index), (), *values
             if values and isinstance(values[0], torch.SymInt):
@@ -123,11 +123,24 @@ def _as_rows(place: Any) -> Any:
     return torch.stack([torch.scalar_tensor(number, dtype=torch.int64) for number in place])
 
 
+def _as_place(place: Any) -> Any:
+    """A whole number that is a tensor without dimensions as its symbol, and any other place."""
+    if not isinstance(place, torch.Tensor) or place.dim() > 0 or place.dtype == torch.uint8:
+        return place
+    symbol = as_symbol(place)
+    return place if symbol is None else symbol
+
+
 def _part(tensor: torch.Tensor, index: tuple[Any, ...]) -> torch.Tensor:
-    """The view of `tensor` that an index of numbers, symbols and slices is."""
+    """The view of `tensor` that an index of numbers, symbols, slices, None and `...` is."""
     dim = 0
-    for place in index:
-        if isinstance(place, slice):
+    for i, place in enumerate(index):
+        if place is Ellipsis:
+            dim = tensor.dim() - sum(other is not None for other in index[i + 1 :])
+        elif place is None:
+            tensor = tensor.unsqueeze(dim)
+            dim += 1
+        elif isinstance(place, slice):
             tensor = tensor[(slice(None),) * dim + (place,)]
             dim += 1
         elif isinstance(place, torch.SymInt):  # no select has it in its views

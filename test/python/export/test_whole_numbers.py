@@ -81,8 +81,15 @@ def looks_up(model: Any, y: Tensor) -> Tensor:
     return y * model.weights[found] * model.weights[[found[0], 2], 0].sum()
 
 
+def is_given_tensors(model: Any, y: Tensor) -> Tensor:
+    """As places, of which PyTorch reads the numbers."""
+    place = model.pointer[0]
+    rows = torch.stack([model.weights[chosen] for chosen in y.argmax(1)])
+    return y * rows * model.weights[None, place] + model.columns[..., place]
+
+
 @pytest.mark.parametrize("runs", [False, True])
-@pytest.mark.parametrize("use", [columns, rows, a_ring, reads, crops, looks_up])
+@pytest.mark.parametrize("use", [columns, rows, a_ring, reads, crops, looks_up, is_given_tensors])
 def test_parts_at_such_places(tmp_path: pathlib.Path, use: Callable, runs: bool) -> None:
     if (use, runs) == (a_ring, False):
         pytest.skip("Dynamo does not follow it either")
