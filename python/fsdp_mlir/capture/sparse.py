@@ -1,11 +1,14 @@
-"""Sparse tensors, which no plan has: gradients of embeddings are dense, all others are refused."""
+"""Sparse tensors, which no plan has: gradients of embeddings are dense, all others are refused. What
+code for both kinds asks of dense ones is as in eager mode."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Optional
+from unittest import mock
 
 import torch
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 from ..errors import note
 from .eager_kernels import defined_as, python_kernels
@@ -34,3 +37,15 @@ def dense_gradients() -> Iterator[None]:
     """Within it, gradients of embeddings are captured as dense ones: the numbers are the same."""
     with defined_as({op: _dense(op) for op in _BACKWARD}):
         yield
+
+
+def _to_dense(
+    self: torch.Tensor, dtype: Optional[torch.dtype] = None, *, masked_grad: Optional[bool] = None
+) -> torch.Tensor:
+    return self if dtype is None else self.to(dtype)
+
+
+def gradients_through_to_dense() -> Any:
+    """Within it, `to_dense()` of a dense tensor is the tensor, as in eager mode: that of the tensors
+    which PyTorch captures with is cut from the gradient, without a word."""
+    return mock.patch.object(FunctionalTensor, "to_dense", _to_dense)

@@ -49,7 +49,7 @@ from .reached import Holder, Reached
 from .region_pooling import tensor_code_of_torchvision
 from .same_graph import first_difference, reads_known_numbers
 from .sequences import static_sequences
-from .sparse import dense_gradients
+from .sparse import dense_gradients, gradients_through_to_dense
 from .mask_rules import rule_of
 from .memory_orders import hold_row_major
 from .static_sizes import make_static
@@ -103,6 +103,7 @@ def capture(
             plain_torchscript(step.model),
             bodies_say_shapes(),
             dense_gradients(),
+            gradients_through_to_dense(),
             inference_without_gradients(),
             counts_of_known_size(),
             autocast_of_the_cpu(),

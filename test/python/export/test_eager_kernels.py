@@ -5,7 +5,7 @@ import pathlib
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import export, sgd
+from exporting import assert_same_as_eager, classify, export, sgd
 from torch import nn
 
 from fsdp_mlir import TrainingStep
@@ -64,6 +64,18 @@ def test_a_choice_by_bytes(tmp_path: pathlib.Path) -> None:
     value.backward()
     assert torch.equal(results["loss", ""], value.detach())
     assert torch.equal(results["gradient", "weight"], model.weight.grad)
+
+
+class Similarities(nn.Linear):
+    """As code has them that takes sparse tensors too."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x).to_dense() + self.bias
+
+
+def test_a_dense_tensor_that_is_made_dense(tmp_path: pathlib.Path) -> None:
+    """Tests that the gradient goes through it."""
+    assert_same_as_eager(classify(Similarities(8, 3)), tmp_path)
 
 
 class Spectrum(nn.Module):
