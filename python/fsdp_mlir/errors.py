@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import contextvars
 import difflib
+import errno
 import io
 import os
 import re
@@ -20,6 +21,12 @@ from .error_kinds import E
 def identified(kind: E, message: str) -> str:
     """`message` as it is printed: with its identifier behind it (docs/errors.md)."""
     return f"{message} [{kind.identifier}]"
+
+
+def kind_of(error: OSError) -> E:
+    """Whether a file could not be read, or not be written, as far as the system says so."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+    return E.FILE_UNWRITABLE if is_full else E.FILE_UNREADABLE
 
 
 class Identified(Exception):

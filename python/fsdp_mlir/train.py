@@ -18,13 +18,14 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Union
 
-from .errors import E, exit_with, identified
+from .errors import E, exit_with, identified, kind_of
 from .checkpoint.folder import newest_in
 from .driver import stages
 from .driver.cache import Cache
 from .driver.display import Follower, JsonDisplay, TextDisplay
 from .driver.given_paths import alone_in, check_paths, make_folder
 from .driver.kernels import table_in
+from .driver.outlet import outlets
 from .driver.pipeline import Options, lowering, needs_table, with_mesh
 from .driver.progress import archive_metadata, data_beside, follow, length_of, sample_count
 from .driver.run_command import START, checkpoint_flags, event_folder, run_command, trace_file
@@ -219,7 +220,7 @@ def train(args: argparse.Namespace) -> None:
         return
     make_folder("--out", args.out)
     # Several machines may share the folder.
-    with alone_in(args.out) if args.nnodes == 1 else contextlib.nullcontext():
+    with outlets(), alone_in(args.out) if args.nnodes == 1 else contextlib.nullcontext():
         train_in_folder(args, as_given, runner, tools)
 
 
@@ -318,7 +319,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         print(f"error: {identified(E.STOPPED, 'interrupted')}", file=sys.stderr)
         return 130
     except OSError as error:
-        print(f"error: {identified(E.FILE_UNREADABLE, str(error))}", file=sys.stderr)
+        if args.dry_run:
+            raise  # the commands could not be printed
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        print(f"error: {identified(kind_of(error), what)}", file=sys.stderr)
         return 1
     return 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import json
 import os
 import re
@@ -11,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Callable, Optional, Sequence
 
-from ..errors import ArgumentParser, E, ExportError, identified
+from ..errors import ArgumentParser, E, ExportError, identified, kind_of
 from ..driver.progress import columns_of, data_beside
 from .errors import CheckpointError, Damage
 from .export_safetensors import export_safetensors
@@ -225,8 +224,7 @@ def _export(checkpoint: Checkpoint, args: argparse.Namespace) -> Path:
 def _kind(error: OSError, out: Optional[Path]) -> E:
     """Whether something could not be read, or the output not be written."""
     if error.filename is None:
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        return E.FILE_UNWRITABLE if is_full else E.FILE_UNREADABLE
+        return kind_of(error)
     name, wanted = os.path.abspath(error.filename), os.path.abspath(out or "")
     is_output = out is not None and (name.startswith(wanted) or wanted.startswith(name))
     return E.FILE_UNWRITABLE if is_output else E.FILE_UNREADABLE

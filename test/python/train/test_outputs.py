@@ -41,6 +41,20 @@ def test_json_is_a_line_per_event(tree: Tree, capfd: pytest.CaptureFixture[str])
     assert [e["loss"] for e in events if e["event"] == "step"] == [1.0, 0.5, 1 / 3, 0.25]
 
 
+def test_output_that_nobody_takes_ends_no_run(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As of a full disk below a log. A note says so once; commands alone are an error."""
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(OSError):
+            tree.train("--dry-run")
+        assert tree.train() == 0
+    said = capfd.readouterr().err
+    assert said.count("nothing more is printed, and the run goes on: No space left on device") == 1
+    assert (tree.folder / "out" / "trained.safetensors").exists()
+
+
 def test_the_run_writes_event_files(tree: Tree) -> None:
     for flag, folder in (
         ("--tensorboard", tree.folder / "out" / "tensorboard"),
