@@ -186,19 +186,29 @@ def _with_eager_strides_of_one(original: Callable[..., Any]) -> Callable[..., An
     return dispatch
 
 
-def _batch_norm(original: Callable[..., Any]) -> Callable[..., Any]:
+def _batch_norms() -> list[Any]:
+    """That of a training step, that of an evaluation, and that of a batch without kept statistics."""
+    aten = torch.ops.aten
+    names = ("_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training")
+    found = [getattr(aten, name).default for name in names]
+    return [*found, aten._native_batch_norm_legit.no_stats]
+
+
+def _batch_norm(overload: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     """The rule `original` of a batch norm with the dtypes of the CPU's kernel, which is asked:
     PyTorch's own rule gives the saved statistics the input's, also under autocast, where the weight
     is in float32 and so are they."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     @functools.wraps(original)
-    def rule(*args: Any) -> tuple[torch.Tensor, ...]:
-        results = original(*args)
+    def rule(batch: torch.Tensor, *others: Any) -> tuple[torch.Tensor, ...]:
+        results = original(batch, *others)
         with unset_fake_temporarily():
-            channel = [torch.ones(1, dtype=a.dtype) if a is not None else None for a in args[1:5]]
-            overload = torch.ops.aten._native_batch_norm_legit_functional.default
-            found = overload(torch.ones(2, 1, dtype=args[0].dtype), *channel, *args[5:])
+            channel = [
+                torch.ones(1, dtype=other.dtype) if isinstance(other, torch.Tensor) else other
+                for other in others
+            ]
+            found = overload(torch.ones(2, 1, dtype=batch.dtype), *channel)
         return tuple(r.to(f.dtype) for r, f in zip(results, found, strict=True))
 
     return rule
@@ -231,10 +241,10 @@ def eager_results() -> Iterator[None]:
         aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
         aten.where.self: _where,
     }
-    batch_norm = aten._native_batch_norm_legit_functional.default
     # Fake tensors take a decomposition, where there is one, before they look among these.
     rules = {op: _in_order(decomposition_table[op], at) for op, at in _results_in_other_orders()}
-    rules[batch_norm] = _batch_norm(rules[batch_norm])
+    for norm in _batch_norms():
+        rules[norm] = _batch_norm(norm, rules.get(norm, decomposition_table[norm]))
     # Of data, on which a batch norm comes first, there is no gradient.
     norm_backward = aten.native_batch_norm_backward.default
     rules[norm_backward] = _asked_alone(rules[norm_backward])

@@ -11,22 +11,26 @@ from torch import nn
 from fsdp_mlir import TrainingStep
 
 
-def test_batch_norm_under_autocast(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("kept", (True, False))
+def test_batch_norm_under_autocast(kept: bool, tmp_path: pathlib.Path) -> None:
     """Tests that the statistics of a batch norm are recorded in the dtype of the kernel's: float32,
-    as its weight has it."""
+    as its weight has it. An evaluation has none of its own, or as a step where none are `kept`."""
 
     def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         with torch.autocast("cpu", torch.bfloat16):
             return F.cross_entropy(model(x), y)
 
+    norm = nn.BatchNorm2d(7, track_running_stats=kept)
     model = nn.Sequential(
-        nn.Conv2d(3, 7, 3, bias=False), nn.BatchNorm2d(7), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        nn.Conv2d(3, 7, 3, bias=False), norm, nn.AdaptiveAvgPool2d(1), nn.Flatten()
     )
     inputs = {"x": torch.randn(2, 3, 5, 5), "y": torch.tensor([1, 4])}
-    exported = export(TrainingStep(model, loss, sgd(model), inputs), tmp_path)
-    values = exported.program("step")["values"].values()
-    statistics = [value["dtype"] for value in values if value["shape"] == [7]]
-    assert len(statistics) > 4 and set(statistics) <= {"float32"}
+    step = TrainingStep(model, loss, sgd(model), inputs, eval_data=inputs)
+    exported = export(step, tmp_path)
+    for program, shape in (("step", [7]), ("eval", [0] if kept else [7])):
+        values = exported.program(program)["values"].values()
+        statistics = [value["dtype"] for value in values if value["shape"] == shape]
+        assert len(statistics) > 1 and set(statistics) <= {"float32"}
 
 
 @pytest.mark.parametrize("dtype", ("float32", "float64"))
