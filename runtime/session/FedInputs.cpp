@@ -3,6 +3,7 @@
 #include "device/ScalarType.h"
 #include "train/Batches.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/isnan.h>
@@ -26,11 +27,20 @@ static at::Tensor rowMajor(const at::Tensor &tensor) {
   return tensor.resolve_conj().resolve_neg().contiguous();
 }
 
-/// Whether its elements are in memory of its own: those of subclasses, as
-/// distributed or fake tensors, may be anywhere.
+/// Whether its elements are in memory of its own, in one shape: those of
+/// subclasses, as distributed or fake tensors, may be anywhere.
 static bool isPlain(const at::Tensor &tensor) {
   return tensor.layout() == at::kStrided && tensor.has_storage() &&
-         !tensor.key_set().has(c10::DispatchKey::Python);
+         !tensor.is_nested() && !tensor.key_set().has(c10::DispatchKey::Python);
+}
+
+/// Whether its storage has its elements: one that a script has freed, as by
+/// `untyped_storage().resize_(0)`, keeps its shape.
+static bool hasMemory(const at::Tensor &tensor) {
+  size_t needs = at::detail::computeStorageNbytes(
+      tensor.sizes(), tensor.strides(), tensor.itemsize(),
+      tensor.storage_offset());
+  return tensor.numel() == 0 || needs <= tensor.storage().nbytes();
 }
 
 at::Tensor FedInputs::checked(const std::string &name, const at::Tensor &tensor,
@@ -78,6 +88,10 @@ at::Tensor FedInputs::checked(const std::string &name, const at::Tensor &tensor,
                      "is smaller, or export with a list of inputs that has "
                      "this shape too");
   }
+  if (!hasMemory(tensor))
+    throw BatchError(what() + " has no memory for all of its elements, since "
+                              "its storage was freed or resized; give it "
+                              "before that, or a clone()");
   return rowMajor(tensor);
 }
 

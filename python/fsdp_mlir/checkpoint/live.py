@@ -15,6 +15,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ..dtypes import dtype_name
+from ..step.memory import FREED, is_freed
 from ..step.names import plain_path
 from ..step.optimizer_list import Optimizers
 from ..step.pairs import as_held, as_pairs, as_pairs_of
@@ -123,6 +124,9 @@ def save(
         kind = dtype_name(value.dtype, name)
         tensors.append(Tensor(name, "optimizer", kind, tuple(value.shape), parameter=parameter))
     tensors = [tensor for tensor in tensors if tensor.count]
+    for name in (tensor.name for tensor in tensors):
+        if is_freed(values[name]):
+            raise CheckpointError(E.CHECKPOINT_MISMATCH, f"{name} {FREED}")
     ranks = dist.get_world_size() if dist.is_initialized() else 1
     run = Run(step, seed, samples_in_epoch=step * samples_per_step)
     read = _Gather(tensors, values)

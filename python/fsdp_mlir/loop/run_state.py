@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from ..dtypes import short_name
 from ..errors import E, RunError
+from ..step.memory import FREED, is_freed
 from ..step.pairs import as_pairs_of
 
 Entry = dict[str, Any]
@@ -70,6 +71,8 @@ def copy_to(session: Any, model: torch.nn.Module) -> None:
             raise RunError(
                 E.RUN_STATE, f"{name} of the model is on meta; give it memory, as to_empty() does"
             )
+        if is_freed(targets[name]):
+            raise RunError(E.RUN_STATE, f"{name} of the model {FREED}")
         if targets[name].shape != value.shape:
             has, wants = list(targets[name].shape), list(value.shape)
             raise RunError(
@@ -121,6 +124,8 @@ def _checked(
         )
     checked = {}
     for name, value in given.items():
+        if isinstance(value, torch.Tensor) and is_freed(value):
+            raise RunError(E.RUN_STATE, f"{name} {FREED}")
         if name in counts:
             if float(value) < 0 or float(value) != int(value):
                 raise RunError(

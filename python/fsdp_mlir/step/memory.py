@@ -1,4 +1,4 @@
-"""Which tensors of a model lie over the same memory without being one tensor.
+"""Which tensors of a model lie over the same memory without being one tensor, and which have none.
 
 PyTorch changes all of them when it changes one. A plan gives each name memory of its own, so that
 they must be told apart from tensors that are really two.
@@ -10,6 +10,7 @@ from typing import Optional
 
 import numpy
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 
 class Memory:
@@ -40,6 +41,18 @@ def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
         other.stride(),
         other.dtype,
     )
+
+
+#: Behind the name of a tensor that `is_freed`.
+FREED = "has no memory for its elements, since its storage was freed or resized; give one that has"
+
+
+def is_freed(tensor: torch.Tensor) -> bool:
+    """Whether the storage of a tensor is too small for it, as behind `untyped_storage().resize_(0)`.
+    PyTorch's kernels do not look: they read what is not there."""
+    if tensor.layout != torch.strided or tensor.is_nested or is_traceable_wrapper_subclass(tensor):
+        return False
+    return tensor.numel() > 0 and _span(tensor)[1] > tensor.untyped_storage().nbytes()
 
 
 def _storage(tensor: torch.Tensor) -> int:

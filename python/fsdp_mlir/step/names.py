@@ -10,7 +10,7 @@ import torch
 
 from ..errors import E, ExportError
 from .dense import require_dense
-from .memory import Memory, is_same
+from .memory import FREED, Memory, is_freed, is_same
 from .meta_start import FirstValues, is_meta, stand_ins
 from .training_step import TrainingStep
 
@@ -98,6 +98,8 @@ class StateNames:
                     self.aliases[owner[1]].append(fqn)
                 continue
             require_dense(role, fqn, tensor, self._modules[fqn.rpartition(".")[0]])
+            if is_freed(tensor):
+                raise ExportError(E.FIRST_VALUES, f"the {role} {fqn} {FREED}")
             self._known[id(tensor)] = (role, fqn)
             self._memory.add(fqn, tensor)
             self.aliases[fqn] = []

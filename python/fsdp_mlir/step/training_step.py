@@ -26,6 +26,7 @@ from ..data.checks import (
 from ..data.files import FileData
 from ..errors import E, ExportError
 from .init_recorder import active_recorder, record_init
+from .memory import FREED, is_freed
 from ..data.loader_epochs import batch_count
 from .optimizer_list import OptimizerList, Optimizers, parts_of
 from ..options import checked_options
@@ -341,6 +342,8 @@ def _check_tensors(what: str, tensors: Any) -> dict[str, torch.Tensor]:
             raise ExportError(
                 E.STEP_INPUTS, f"{what}[{name!r}] is not a dense tensor; call to_dense() on it"
             )
+        if is_freed(tensor):
+            raise ExportError(E.STEP_INPUTS, f"{what}[{name!r}] {FREED}")
     return dict(tensors)
 
 

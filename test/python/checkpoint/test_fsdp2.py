@@ -22,6 +22,7 @@ from small_run import (
 )
 
 from fsdp_mlir.checkpoint import CheckpointError, load, save
+from support.freed import freed
 
 AFTER = END + 5
 
@@ -129,6 +130,9 @@ def test_another_model_is_refused(single: Single, tmp_path: pathlib.Path) -> Non
     eager_losses(model, optimizer, 0, 2)
     with pytest.raises(CheckpointError, match="has updated .* 2 times, and step is 3"):
         save(tmp_path, model, optimizer, 3)
+    model.mix.weight.data = freed(model.mix.weight)
+    with pytest.raises(CheckpointError, match="mix.weight has no memory for its elements"):
+        save(tmp_path, model, optimizer, 2)
 
 
 def test_a_run_begins_with_what_was_saved_before_the_first_step(

@@ -12,6 +12,7 @@ from torch import nn
 
 from fsdp_mlir import ExportError, MixedPrecisionPolicy, fully_shard, record_init
 from fsdp_mlir.step.training_step import load_training_step
+from support.freed import freed
 
 Build = Callable[[], nn.Module]
 
@@ -265,6 +266,13 @@ def test_inputs_have_values(tmp_path: pathlib.Path) -> None:
     inputs = {"x": torch.ones(4, 8, device="meta"), "y": torch.zeros(4, dtype=torch.int64)}
     with pytest.raises(ExportError, match=r"inputs\['x'\] is on the meta device"):
         export_meta(lambda: nn.Linear(8, 3), tmp_path, inputs=inputs)
+
+
+def test_a_parameter_has_memory(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    model.weight.data = freed(model.weight)
+    with pytest.raises(ExportError, match="the parameter weight has no memory for its elements"):
+        export(classify(model), tmp_path)
 
 
 def test_units_compute_in_their_policys_dtype(tmp_path: pathlib.Path) -> None:

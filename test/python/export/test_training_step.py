@@ -10,6 +10,7 @@ from torch import nn
 from torch.amp import GradScaler
 
 from fsdp_mlir import ExportError
+from support.freed import freed
 
 X = torch.randn(9, 8)
 Y = torch.zeros(9, dtype=torch.int64)
@@ -55,6 +56,8 @@ Y = torch.zeros(9, dtype=torch.int64)
         ({"inputs": {"x y": X}}, "inputs has the name 'x y'"),
         ({"inputs": {"x": X.clone().requires_grad_()}}, r"inputs\['x'\] requires gradients"),
         ({"inputs": {"x": X.to_sparse()}}, r"inputs\['x'\] is not a dense tensor"),
+        ({"inputs": {"x": freed(X)}}, r"inputs\['x'\] has no memory for its elements"),
+        ({"data": {"x": freed(X)}}, r"data\['x'\] has no memory for its elements"),
         ({"data": {}}, "data is empty"),
         ({"data": {"z": X}}, "data names z, which inputs does not; inputs are x, y"),
         ({"data": {"x": X.double()}}, r"data\['x'\] is float64 but inputs\['x'\] is float32"),

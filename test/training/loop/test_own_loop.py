@@ -7,6 +7,7 @@ import itertools
 import pathlib
 import signal
 import threading
+import warnings
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch.utils.data import DataLoader
 import fsdp_mlir
 from fsdp_mlir.data.loader_errors import describe
 from support import chain
+from support.freed import freed
 
 from . import calls, step
 from .conftest import Compile
@@ -169,6 +171,12 @@ def test_states_are_views_that_outlive_the_run(compile_step: Compile) -> None:
     assert bias.shape == (3,)
 
 
+def of_freed_weights(model: torch.nn.Module) -> torch.nn.Module:
+    for parameter in model.parameters():
+        parameter.data = freed(parameter)
+    return model
+
+
 @pytest.mark.provokes("FSDP-E0807")
 def test_a_model_is_given_the_trained_weights(compile_step: Compile) -> None:
     model, batch = step.Model(), next(calls.batches())
@@ -180,6 +188,7 @@ def test_a_model_is_given_the_trained_weights(compile_step: Compile) -> None:
             (torch.nn.Linear(6, 9), "the model has no first.weight"),
             (torch.nn.ModuleDict({"first": torch.nn.Linear(6, 8)}), r"first.weight is \[8, 6\]"),
             (step.Model().to("meta"), "first.weight of the model is on meta; give it memory"),
+            (of_freed_weights(step.Model()), "first.weight of the model has no memory for its"),
         ):
             with pytest.raises(fsdp_mlir.RunError, match=words):
                 run.copy_to(other)
@@ -247,6 +256,8 @@ def test_steps_and_counts_are_whole_numbers(compile_step: Compile) -> None:
         ([], "states are a dict of tensors by name, and not list"),
         ({"head.bias": [0.0] * 3}, "head.bias is list; give a tensor"),
         ({"head.bias": torch.empty(3, device="meta")}, "head.bias is on meta and has no values"),
+        ({"head.bias": freed(torch.empty(3))}, "head.bias has no memory for its elements"),
+        ({"state.head.bias.step": freed(torch.ones(1))}, "bias.step has no memory for its"),
         (
             {"head.bias": torch.zeros(4)},
             r"head.bias is float32\[4\], and the run's is float32\[3\]",
@@ -281,11 +292,19 @@ BAD = {
     "shape": (lambda b: {**b, "x": b["x"][:3]}, "shape [3, 6], and the plan reads [4, 6]"),
     "device": (lambda b: {**b, "x": b["x"].to("meta")}, "is on meta"),
     "sparse": (lambda b: {**b, "x": b["x"].to_sparse()}, "no plain dense tensor"),
+    "nested": (lambda b: {**b, "x": nested(b["x"])}, "no plain dense tensor"),
+    "freed": (lambda b: {**b, "x": freed(b["x"])}, "no memory for all of its elements"),
+    "cut": (lambda b: {**b, "x": freed(b["x"], left=92)}, "no memory for all of its elements"),
     "no tensor": (lambda b: {**b, "x": 3}, "batch['x'] is no tensor"),
     "no dict": (lambda b: b["x"], "a dict of tensors by name, and not Tensor"),
     "none": (lambda b: None, "the step needs a batch; the plan reads x and y"),
     "too many": (lambda b: [b, b], "2 batches are given for a step of 1 micro-batches"),
 }
+
+
+def nested(tensor: torch.Tensor) -> torch.Tensor:
+    with warnings.catch_warnings(action="ignore"):  # it is a prototype
+        return torch.nested.nested_tensor(list(tensor))
 
 
 @pytest.mark.parametrize("name", BAD)
