@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Iterator
 
 from ..errors import E
-from .stages import StageError
+from .stages import StageError, named_files
 
 
 def check_paths(args: argparse.Namespace) -> None:
@@ -32,7 +32,53 @@ def check_paths(args: argparse.Namespace) -> None:
             raise StageError(
                 E.FILE_UNWRITABLE, f"{flag}: there is no folder {path.parent} to write it into"
             )
+    check_written(args)
     make_folder("--cache-dir", args.cache_dir)
+
+
+def check_written(args: argparse.Namespace) -> None:
+    """Looks whether a flag names for writing what the run reads, or what another flag does: metrics
+    of an earlier run are removed before `fsdp-run` looks. Weights may be saved where they were read.
+
+    Raises:
+        StageError: one does.
+    """
+    read = {"the step file": args.step_file, "--weights": args.weights}
+    read |= {f"{word} of the step file's flags": Path(word) for word in named_files(args.argv)}
+    written = {
+        f"--{name.replace('_', '-')}": path
+        for name in ("metrics", "save", "trace", "eval_outputs")
+        if (path := getattr(args, name)) is not None
+    }
+    for flag, path in written.items():
+        for other, given in read.items():
+            may = (flag, other) == ("--save", "--weights")
+            if given is not None and not may and _is_one_file(path, given):
+                raise StageError(
+                    E.FLAGS_DISAGREE, f"{flag} {path} would write over {other}; name another file"
+                )
+        for other, given in written.items():
+            if other != flag and _is_one_file(path, given):
+                raise StageError(
+                    E.FLAGS_DISAGREE, f"{flag} and {other} both write {path}; name another file"
+                )
+    metrics = os.path.abspath(args.metrics)
+    is_special = args.metrics.exists() and not args.metrics.is_file()
+    if is_special or metrics.startswith(("/dev/", "/proc/")):
+        raise StageError(
+            E.FILE_UNWRITABLE,
+            f"--metrics {args.metrics} is no regular file, and what is shown of a run is read from "
+            "it; name a file",
+        )
+
+
+def _is_one_file(one: Path, other: Path) -> bool:
+    """Whether two paths are one file, which need not be there yet; devices are nobody's."""
+    if one.exists() and not one.is_file():
+        return False
+    if one.exists() and other.exists():
+        return one.samefile(other)
+    return one.resolve() == other.resolve()
 
 
 def make_folder(flag: str, path: Path) -> None:

@@ -46,6 +46,11 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("--eval-outputs file/x", "--eval-outputs .*: there is no folder .*file to write"),
         ("--cache-dir file", r"--cache-dir \S*file is a file; give a folder \[FSDP-E0005\]"),
         ("--out file", r"--out \S*file is a file; give a folder"),
+        ("--metrics step.py", r"--metrics .* would write over the step file; .*FSDP-E0102"),
+        ("--save data.bin", "--save .* would write over .*data.bin of the step file's flags"),
+        ("--save out/metrics.jsonl", "--metrics and --save both write .*out/metrics.jsonl"),
+        ("--metrics pipe", r"--metrics .*pipe is no regular file, .*name a file \[FSDP-E0005\]"),
+        ("--metrics /dev/null", "--metrics /dev/null is no regular file"),
         ("--run-args '", r"--run-args: no closing quotation in .*; quote flags .* \[FSDP-E0101\]"),
         ("--node-rank -1", "--node-rank -1 is below 0"),
         ("--node-rank 2", "--node-rank 2 is not below --nnodes 1"),
@@ -60,12 +65,17 @@ def test_nonsense(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "folder").mkdir()
-    (tmp_path / "file").write_text("")
+    os.mkfifo(tmp_path / "pipe")
+    files = tmp_path / "file", tmp_path / "data.bin", step
+    for path in files:
+        path.write_text("kept")
     flag, value = flags.split()
-    if value.partition("/")[0] in ("folder", "file", "nowhere"):
+    if (tmp_path / value).exists() or value.partition("/")[0] in ("file", "nowhere", "out"):
         value = str(tmp_path / value)
     out = [] if flag == "--out" else ["--out", str(tmp_path / "out")]
-    assert re.search(message, refused([*out, flag, value, str(step)], capsys))
+    argv = [*out, flag, value, str(step), f"--data={files[1]}"]
+    assert re.search(message, refused(argv, capsys))
+    assert [path.read_text() for path in files] == ["kept"] * 3
 
 
 def test_a_start_anew_leaves_an_earlier_run_as_it_is(
