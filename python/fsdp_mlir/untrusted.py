@@ -7,7 +7,7 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any, BinaryIO, Union
+from typing import Any, BinaryIO, Optional, Union
 
 _Path = Union[str, "os.PathLike[str]"]
 
@@ -59,13 +59,31 @@ def parse_json(text: Union[str, bytes]) -> Any:
         raise ValueError("its brackets are nested too deep") from error
 
 
+def descriptor_at(path: _Path) -> Optional[int]:
+    """The descriptor of this process that a path leads to, as /dev/stdout does, also where that is a
+    file: renaming would replace the link itself, for all who use it."""
+    own, here = os.path.realpath("/proc/self/fd"), os.fspath(path)
+    for _ in range(40):  # as many links as the kernel follows
+        folder, name = os.path.split(os.path.abspath(here))
+        folder = os.path.realpath(folder)
+        if folder == own and name.isdecimal():
+            return int(name)
+        try:
+            here = os.path.join(folder, os.readlink(os.path.join(folder, name)))
+        except OSError:
+            return None
+    return None
+
+
 def open_to_write(path: _Path) -> BinaryIO:
-    """Opens what is there, such as a device or a pipe, to write bytes to it. It does not wait for
-    the reader of a FIFO.
+    """Opens what is there, such as a device, a pipe or a descriptor of this process, to write bytes
+    to it. It does not wait for the reader of a FIFO.
 
     Raises:
         OSError: it cannot be opened, or nobody reads from it.
     """
+    if (descriptor := descriptor_at(path)) is not None:
+        return os.fdopen(os.dup(descriptor), "wb")
     try:
         file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError as error:

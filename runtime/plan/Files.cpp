@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -93,6 +95,25 @@ static bool isNoFile(const std::string &path) {
          !S_ISDIR(status.st_mode);
 }
 
+std::optional<int> descriptorAt(const std::string &path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path own = fs::canonical("/proc/self/fd", error), next = path;
+  for (int links = 0; !error && links < 40; ++links) { // as the kernel follows
+    fs::path folder = fs::absolute(next, error).parent_path();
+    if (!error)
+      next = fs::canonical(folder, error) / next.filename();
+    if (error)
+      break;
+    if (next.parent_path() == own)
+      return std::atoi(next.filename().c_str());
+    fs::path target = fs::read_symlink(next, error);
+    if (!error)
+      next = next.parent_path() / target;
+  }
+  return std::nullopt;
+}
+
 static void writeInPlace(const std::string &bytes, const std::string &path) {
   int file = openToWrite(path, 0);
   if (file < 0)
@@ -107,6 +128,12 @@ static void writeInPlace(const std::string &bytes, const std::string &path) {
 
 void writeFileAtomically(const std::string &bytes, const std::string &path,
                          Durability durability) {
+  if (std::optional<int> descriptor = descriptorAt(path)) {
+    if (!writeAll(*descriptor, bytes))
+      throw Error(E::FileUnwritable,
+                  "cannot write '" + path + "': " + problem());
+    return;
+  }
   if (isNoFile(path))
     return writeInPlace(bytes, path);
   std::string temporary = path + ".tmp" + std::to_string(getpid());

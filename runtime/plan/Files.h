@@ -5,6 +5,7 @@
 #include "Error.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace fsdp {
@@ -32,6 +33,11 @@ int makeFile(const std::string &path);
 /// waiting for the reader of a FIFO. Less than 0: reasonOfOpening() says why.
 int openToWrite(const std::string &path, int flags);
 std::string reasonOfOpening();
+
+/// The descriptor of this process that a path leads to, as /dev/stdout does,
+/// also where that is a file. Renaming would replace the link itself, for all
+/// who use it.
+std::optional<int> descriptorAt(const std::string &path);
 
 /// What a file must survive.
 enum class Durability {

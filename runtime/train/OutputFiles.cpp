@@ -1,6 +1,7 @@
 #include "train/OutputFiles.h"
 
 #include "Error.h"
+#include "plan/Files.h"
 #include "state/SaveWeights.h"
 
 #include <cerrno>
@@ -29,8 +30,8 @@ static void checkWritable(const std::string &file) {
 /// Of tensors, which are written in any order and then renamed.
 static void checkRegular(const std::string &file) {
   std::error_code ignored;
-  if (std::filesystem::exists(file, ignored) &&
-      !std::filesystem::is_regular_file(file, ignored))
+  if (descriptorAt(file) || (std::filesystem::exists(file, ignored) &&
+                             !std::filesystem::is_regular_file(file, ignored)))
     throw Error(E::FileUnwritable,
                 "cannot write " + file +
                     ": it is no regular file; name another one");

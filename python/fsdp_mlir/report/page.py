@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import E
-from ..untrusted import open_to_write
+from ..untrusted import descriptor_at, open_to_write
 from . import compiler, over_time, sections
 from .facts import ReportError, Run
 from .html import Cell, Markup, joined, rows_at_most, seen, tag
@@ -49,7 +49,8 @@ def write_report(run: Run, target: Path) -> None:
 def write_whole(text: str, target: Path) -> None:
     """Writes a file whole or not at all. A link leads to a device or a pipe alone, which nothing
     replaces; any other one is replaced. Raises OSError."""
-    if target.exists() and not target.is_file():
+    is_file = target.is_file() and descriptor_at(target) is None
+    if target.exists() and not is_file:
         with open_to_write(target) as file:
             file.write(text.encode())
         return

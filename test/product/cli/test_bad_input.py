@@ -110,9 +110,13 @@ def test_numbers_out_of_range(flag: str, text: str, tmp_path: pathlib.Path) -> N
     refused([chain.binary("fsdp-run"), plan, flag, text], message, absent=tmp_path / "saved")
 
 
-def test_weights_are_written_to_no_device(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("target", ("/dev/null", "/proc/self/fd/1"))
+def test_weights_are_written_to_no_device(
+    target: str, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    """Nor is a link replaced that leads to the log of a run, as /dev/stdout does."""
     device = tmp_path / "device"
-    device.symlink_to("/dev/null")
+    device.symlink_to(target)
     arguments = [chain.binary("fsdp-run"), compiled.plan, "--weights", compiled.weights]
     arguments += ["--data", compiled.data, "--steps", 1, "--nproc", 2, "--save", device]
     refused(arguments, "it is no regular file; name another", absent=tmp_path / "saved")

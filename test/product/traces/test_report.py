@@ -371,6 +371,10 @@ def test_no_link_leads_to_another_file_and_what_is_no_file_is_not_replaced(
     os.close(reader)
     with pytest.raises(OSError):  # at once: nobody reads
         write_whole("page", tmp_path / "pipe")
+    with open(tmp_path / "log", "w") as log:
+        (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{log.fileno()}")
+        write_whole("page", tmp_path / "stdout")
+    assert (tmp_path / "stdout").is_symlink() and (tmp_path / "log").read_text() == "page"
 
 
 def test_nothing_is_left_of_a_page_whose_writer_is_killed(

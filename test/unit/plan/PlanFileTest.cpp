@@ -61,6 +61,28 @@ TEST(PlanFile, ADeviceOrAPipeIsNotReplaced) {
   std::remove(path.c_str());
 }
 
+TEST(PlanFile, ALinkToADescriptorIsNotReplaced) {
+  std::string file =
+      ::testing::TempDir() + "plan_file_log." + std::to_string(getpid());
+  std::string link = file + ".stdout";
+  int log = open(file.c_str(), O_CREAT | O_RDWR | O_TRUNC, 0600);
+  ASSERT_EQ(write(log, "a ", 2), 2);
+  std::string target = "/proc/self/fd/" + std::to_string(log);
+  ASSERT_EQ(symlink(target.c_str(), link.c_str()), 0);
+  fsdp::writeFileAtomically("word", link);
+  ASSERT_EQ(write(log, "!", 1), 1);
+  struct stat status;
+  EXPECT_TRUE(lstat(link.c_str(), &status) == 0 && S_ISLNK(status.st_mode));
+  for (const char *none : {"", "/", ".", "nowhere/at all"})
+    EXPECT_FALSE(fsdp::descriptorAt(none)) << none;
+  char read[9] = {};
+  EXPECT_EQ(pread(log, read, sizeof(read), 0), 7);
+  EXPECT_STREQ(read, "a word!");
+  close(log);
+  std::remove(link.c_str());
+  std::remove(file.c_str());
+}
+
 TEST(PlanFile, RefusesWhatIsNotAPlan) {
   EXPECT_NE(parseError("").find("'a.plan' is not a plan"), std::string::npos);
   EXPECT_NE(parseError("PK\3\4 a zip").find("is not a plan"),
