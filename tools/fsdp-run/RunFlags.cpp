@@ -230,16 +230,17 @@ static void addCheckpointFlags(CLI::App &app, CheckpointOptions &options) {
       ->group(heading::checkpoints);
 }
 
-/// Whether two paths are one file, which need not be there yet. Devices are
-/// nobody's file: several flags may name /dev/null.
+/// Whether two paths are one file, perhaps by two names of it, which need not
+/// be there yet. Devices are nobody's file: several flags may name /dev/null.
 static bool isOneFile(const std::string &one, const std::string &other) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   if (one.empty() || other.empty() ||
       (fs::exists(one, ignored) && !fs::is_regular_file(one, ignored)))
     return false;
-  return fs::weakly_canonical(fs::absolute(one), ignored) ==
-         fs::weakly_canonical(fs::absolute(other), ignored);
+  return fs::equivalent(one, other, ignored) ||
+         fs::weakly_canonical(fs::absolute(one), ignored) ==
+             fs::weakly_canonical(fs::absolute(other), ignored);
 }
 
 /// Throws Error where a file would be written that another flag reads or

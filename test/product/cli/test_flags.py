@@ -124,10 +124,12 @@ def test_a_flag_that_is_none_has_a_nearest(tmp_path: pathlib.Path) -> None:
 def test_no_file_is_written_over_what_is_read(tmp_path: pathlib.Path) -> None:
     (tmp_path / "step.plan").write_text("a plan")
     (tmp_path / "link").symlink_to("step.plan")
+    (tmp_path / "second").hardlink_to(tmp_path / "step.plan")
     data, out = tmp_path / "data.safetensors", tmp_path / "out"
     for words, message in (
         (["--metrics", tmp_path / "step.plan"], "--metrics .* would write over the plan; name"),
         (["--trace", tmp_path / "link"], "--trace .* would write over the plan; name"),
+        (["--metrics", tmp_path / "second"], "--metrics .* would write over the plan; name"),
         (["--data", data, "--save", data], "--save .* would write over --data; name"),
         (["--metrics", out, "--trace", out], "--metrics and --trace both write .*out; name"),
         (["--save", ""], "error: --save: its value is empty; is a variable"),
