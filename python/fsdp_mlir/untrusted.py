@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any, BinaryIO, Optional, Union
@@ -57,6 +58,16 @@ def parse_json(text: Union[str, bytes]) -> Any:
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("its brackets are nested too deep") from error
+
+
+# What is not seen, or turns the direction of what stands behind it; but for tabs and line ends.
+_UNSEEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def seen(value: str) -> str:
+    """Text with what would not be seen as an escape of Python's: `\\u202e`. A terminal would obey
+    some of it."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
 
 
 def descriptor_at(path: _Path) -> Optional[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..untrusted import seen
 from .elements import describe
 from .manifest import ROLES, Manifest
 from .manifest_text import json_number
@@ -63,7 +64,7 @@ def report(checkpoint: Checkpoint) -> str:
         *((role, f"{len(roles[role])} tensors, {_size(sizes[role])}") for role in ROLES),
     ]
     lines = [f"{name:<11} {value}" for name, value in rows]
-    return "\n".join([*lines, "", *_table(manifest)])
+    return seen("\n".join([*lines, "", *_table(manifest)]))
 
 
 def _table(manifest: Manifest) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import html
-import re
 from typing import Any, Iterable, Iterator, Optional, Sequence, Union
+
+from ..untrusted import seen
 
 # Rows that a long table shows before the rest is folded.
 _SHOWN = 12
@@ -18,15 +19,6 @@ Cell = Union[str, int, float, "Markup"]
 
 class Markup(str):
     """Text that is HTML already."""
-
-
-# What is not seen, or turns the direction of what stands behind it; but for tabs and line ends.
-_UNSEEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-
-
-def seen(value: str) -> str:
-    """Text with what would not be seen as an escape of Python's: `\\u202e`."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
 
 
 def text(value: Cell) -> Markup:

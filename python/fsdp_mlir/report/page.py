@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import E
-from ..untrusted import descriptor_at, open_to_write
+from ..untrusted import descriptor_at, open_to_write, seen
 from . import compiler, over_time, sections
 from .facts import ReportError, Run
-from .html import Cell, Markup, joined, rows_at_most, seen, tag
+from .html import Cell, Markup, joined, rows_at_most, tag
 from .timeline import MOST_BARS, Timeline, drawn, timeline
 
 _HERE = Path(__file__).parent

@@ -109,6 +109,14 @@ def test_numbers_that_json_lacks_are_text(copy: pathlib.Path) -> None:
     assert json.loads(command("inspect", copy, "--json")[1])["metrics"] == content["run"]["metrics"]
 
 
+def test_a_terminal_is_told_nothing_by_names(copy: pathlib.Path) -> None:
+    content = json.loads((copy / "checkpoint.json").read_bytes())
+    del content["xxh3_64"]
+    content["run"]["metrics"] = {"\x1b[2Jloss": 1.5}
+    write_json(copy / "checkpoint.json", content)
+    assert "\\x1b[2Jloss 1.5" in command("inspect", copy)[1]
+
+
 def test_every_flipped_bit_is_found(copy: pathlib.Path) -> None:
     generator = random.Random(3)
     files = {path: path.read_bytes() for path in sorted(copy.iterdir())}
