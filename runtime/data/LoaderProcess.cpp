@@ -99,6 +99,7 @@ void LoaderProcess::runChild(const char *command, char **environment,
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   std::signal(SIGPIPE, SIG_DFL);
+  std::signal(SIGXFSZ, SIG_DFL);
   for (int number : stopSignals)
     std::signal(number, SIG_DFL);
   const char *arguments[] = {"sh", "-c", command, nullptr};

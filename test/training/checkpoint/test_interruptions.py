@@ -233,6 +233,15 @@ def test_metrics_that_cannot_be_written_do_not_end_a_run(runs: Runs, whole: Runs
     assert "nothing is left to train" in runs.train()  # nor does it read what has no end
 
 
+def test_a_limit_of_the_sizes_of_files_does_not_end_a_run(runs: Runs) -> None:
+    """As `ulimit -f` sets it: a signal would end a rank, where a full disk is a note."""
+    command = ["prlimit", "--fsize=1000", *runs.command("--steps", 4, threads=True)]
+    done = subprocess.run(command, capture_output=True, text=True, env=chain.environment())
+    assert "the checkpoint of step 4 could not be written" in done.stdout
+    assert "File too large; training goes on" in done.stdout
+    assert runs.steps() == [] and len(runs.rows()) >= 4
+
+
 def test_lines_that_cannot_be_printed_are_counted(runs: Runs, whole: Runs) -> None:
     """And notes go where errors go."""
     summary = runs.folder / "summary.json"
