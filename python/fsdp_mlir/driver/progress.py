@@ -249,9 +249,12 @@ class Progress:
 
     @property
     def _by_epoch(self) -> bool:
-        return self._length.steps_per_epoch is not None
+        return self._length.steps_per_epoch is not None or self._length.epochs is not None
 
     def _interval(self, row: dict[str, Any]) -> int:
+        # A run that goes on from other ranks, or another batch, began with epochs of another length.
+        if self._by_epoch and "epoch" in row:
+            return int(row["epoch"])
         step = max(1, int(row.get("step", 1)))
         if self._length.steps_per_epoch is not None:
             return (step - 1) // self._length.steps_per_epoch + 1

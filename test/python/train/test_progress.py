@@ -48,13 +48,15 @@ def test_length_in_epochs() -> None:
 def test_a_line_per_epoch_with_the_means() -> None:
     """Tests that an epoch's line has its mean loss, own metrics and rate."""
     rows = [
-        {"step": s, "epoch": 1, "loss": float(s), "accuracy": s / 10, "samples_per_s": 100.0}
-        for s in (1, 2, 3, 4)
+        {"step": s, "epoch": e, "loss": float(s), "accuracy": s / 10, "samples_per_s": 100.0}
+        for s, e in ((1, 1), (2, 1), (3, 2), (4, 2))
     ]
-    assert shown(rows, Length(4, 2, 2)) == [
-        "epoch 1/2  loss 1.5000  accuracy 0.1500  100 samples/s",
-        "epoch 2/2  loss 3.5000  accuracy 0.3500  100 samples/s",
-    ]
+    # Neither what a loader's epoch has nor what one has on other ranks than before is known.
+    for steps_per_epoch in (2, None, 3):
+        assert shown(rows, Length(None, 2, steps_per_epoch)) == [
+            "epoch 1/2  loss 1.5000  accuracy 0.1500  100 samples/s",
+            "epoch 2/2  loss 3.5000  accuracy 0.3500  100 samples/s",
+        ]
 
 
 def test_what_every_run_measures_is_no_metric_of_the_step() -> None:
