@@ -107,6 +107,7 @@ def _export(
     if step.scaler is None:
         _warn_half(names, sharding)
     check_batches(step.batches, step.accumulate)
+    step.warn_of_loaders(int(os.environ.get("WORLD_SIZE", 1)))
     writers: dict[str, ProgramWriter] = {}
     programs: dict[str, Program] = {}
     for wanted in programs_of(step.batches, step.turns, evaluates=step.eval_data is not None):

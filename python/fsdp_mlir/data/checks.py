@@ -6,10 +6,17 @@ from dataclasses import dataclass
 from typing import Mapping, NamedTuple, Optional, Sequence, Union
 
 import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
+)
 
 from ..dtypes import short_name
 from .files import FileData, converts
-from ..errors import E, ExportError
+from ..errors import E, ExportError, note, warn
 from .loader_epochs import Loader, batch_count
 
 
@@ -147,4 +154,28 @@ def check_same_columns(data: Data, eval_data: Data) -> None:
         raise ExportError(
             E.DATA_MISMATCH,
             f"eval_data has no {', '.join(missing)}, which data has; give both the same inputs",
+        )
+
+
+def warn_of_loader(
+    what: str, data: Optional[Data], batches: Sequence[Mapping[str, torch.Tensor]], ranks: int
+) -> None:
+    """Says what a DataLoader of PyTorch's own parts does late in a run, or without a word."""
+    loader = data.loader if isinstance(data, LoaderData) else None
+    if type(loader) is not DataLoader or type(loader.batch_sampler) is not BatchSampler:
+        return
+    count = len(loader.sampler)
+    rest = 0 if loader.drop_last else count % loader.batch_sampler.batch_size
+    known = [tensor.shape[0] for batch in batches for tensor in batch.values()]
+    if rest and rest not in known and loader.collate_fn is default_collate:
+        warn(
+            f"an epoch of {what} ends with a batch of {rest} sample{'' if rest == 1 else 's'}, which no batch of inputs has, "
+            "and the run ends there with an error; give the DataLoader drop_last=True, or inputs a "
+            "list with such a batch"
+        )
+    alike = type(loader.sampler) in (RandomSampler, SequentialSampler)
+    if ranks > 1 and what == "data" and alike and count == len(loader.dataset):
+        note(
+            f"each of the {ranks} ranks reads all {count} samples of the data set; unless that is "
+            "this rank's own part, give the DataLoader a DistributedSampler"
         )

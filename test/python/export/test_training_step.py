@@ -1,6 +1,7 @@
 """Tests that a training step whose parts do not fit each other is refused when it is made."""
 
 import math
+import warnings
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from exporting import classify
 from torch import nn
 from torch.amp import GradScaler
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from fsdp_mlir import ExportError
 from support.freed import freed
@@ -85,3 +87,25 @@ def test_the_model_is_a_module() -> None:
 
     with pytest.raises(ExportError, match="model is function; give a torch.nn.Module"):
         TrainingStep(lambda x: x, lambda model, x: x, None, {"x": X})
+
+
+@pytest.mark.parametrize(
+    "loader, says",
+    (
+        (
+            {"shuffle": True},
+            ["an epoch of data ends with a batch of 1 sample", "each of the 2 ranks"],
+        ),
+        ({"drop_last": True}, ["each of the 2 ranks reads all 9 samples"]),
+        ({"sampler": DistributedSampler(range(9), 2, 0, drop_last=True)}, []),
+        ({"collate_fn": list}, ["each of the 2 ranks"]),
+    ),
+)
+def test_what_a_loader_would_do_late(loader: dict[str, Any], says: list[str]) -> None:
+    """A smaller last batch ends a run behind an epoch; ranks that all read the same have no error."""
+    data = DataLoader(TensorDataset(X, Y), batch_size=4, **loader)
+    step = classify(nn.Linear(8, 4), inputs={"x": X[:4], "y": Y[:4]}, data=data, epochs=1)
+    with warnings.catch_warnings(record=True) as caught:
+        step.warn_of_loaders(ranks=2)
+    assert len(caught) == len(says)
+    assert all(text in str(w.message) for text, w in zip(says, caught))
