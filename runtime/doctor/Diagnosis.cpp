@@ -1,5 +1,6 @@
 #include "doctor/Diagnosis.h"
 
+#include "launch/Rendezvous.h"
 #include "plan/FormatText.h"
 
 #include <algorithm>
@@ -258,8 +259,7 @@ void Diagnosis::lookAtTransports() {
     const TransportFigures &first = ranks[0].transports[i];
     if (failed.empty() || !first.isNeeded)
       continue;
-    const std::string &error = ranks[failed.front()].transports[i].error;
-    std::string advice;
+    std::string error = ranks[failed.front()].transports[i].error, advice;
     if (reached == 0)
       advice = hosts.size() > 1
                    ? "; does a firewall let TCP through on all ports between "
@@ -268,6 +268,8 @@ void Diagnosis::lookAtTransports() {
     else if (hosts.size() > 1)
       advice = ", though " + std::to_string(reached) + " bytes did; " +
                largePacketsAdvice;
+    if (!advice.empty())
+      error = error.substr(0, error.find("; ")); // without advice of its own
     problem("collectives over " + first.transport +
             (reached ? " did not end" : " cannot begin") + " on " +
             rankList(failed) + " (" + error + ")" + advice);
@@ -299,12 +301,6 @@ void Diagnosis::lookForSlowRanks() {
 }
 
 } // namespace
-
-const char *const largePacketsAdvice =
-    "are large packets lost on the way? 'ping -M do -s 1472 HOST' tells, for "
-    "an "
-    "MTU of 1500; set the one that gets through on all hosts (ip link set dev "
-    "NAME mtu N)";
 
 Hosts byHost(const std::vector<RankReport> &ranks) {
   Hosts hosts;

@@ -35,9 +35,6 @@ struct Finding {
 std::vector<std::vector<const RankReport *>>
 byHost(const std::vector<RankReport> &ranks);
 
-/// Of packets that are smaller on the way than the interface says.
-extern const char *const largePacketsAdvice;
-
 /// Problems first. `ranks`: all, by rank.
 std::vector<Finding> diagnose(const std::vector<RankReport> &ranks);
 

@@ -24,6 +24,8 @@ HostClock clockOfDay() {
   return clock;
 }
 
+constexpr size_t largerThanPackets = 16 << 10;
+
 /// What came of a transport.
 struct Attempt {
   TransportFigures figures;
@@ -45,9 +47,11 @@ private:
   /// What all ranks report so far. They are here at about the same time, but
   /// for one that waits for another in a collective.
   std::vector<RankReport> exchange(const std::string &what) {
-    std::string text = nlohmann::json(mine).dump(
-        -1, ' ', false, nlohmann::json::error_handler_t::replace);
-    return reportsFrom(meeting->exchange(what, text, 4 * options.patience));
+    return reportsFrom(meeting->exchange(what, report(), 4 * options.patience));
+  }
+  std::string report() const {
+    return nlohmann::json(mine).dump(-1, ' ', false,
+                                     nlohmann::json::error_handler_t::replace);
   }
   /// Connecting has waits of its own, which nobody can end: it is left alone
   /// behind this.
@@ -82,10 +86,13 @@ Examination::reportsFrom(const std::vector<std::string> &texts) {
   return reports;
 }
 
-/// The first texts that do not fit into a packet.
+/// The first texts that do not fit into a packet, be it a jumbo frame. Nobody
+/// has waited for anything before.
 std::vector<RankReport> Examination::exchangeFacts() {
+  std::string text = report();
+  text.resize(std::max(text.size(), largerThanPackets), ' ');
   try {
-    return exchange("facts");
+    return reportsFrom(meeting->exchange("facts", text, 2 * options.patience));
   } catch (const Error &error) {
     std::string text = error.what();
     throw Error(

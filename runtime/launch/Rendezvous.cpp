@@ -7,6 +7,7 @@
 #include "launch/Secret.h"
 #include "plan/FormatText.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -25,7 +26,21 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
+/// What to look at where nobody comes to an address that each host has.
+std::string adviceOnHost(const std::string &host) {
+  if (host != "localhost" && host.rfind("127.", 0) != 0 && host != "::1")
+    return "";
+  return "; " + host +
+         " is this host itself: ranks of other hosts need an address that they "
+         "reach (--master-addr or MASTER_ADDR)";
+}
+
 } // namespace
+
+const char *const largePacketsAdvice =
+    "are large packets lost on the way? 'ping -M do -s 1472 HOST' tells, for "
+    "an MTU of 1500; set the one that gets through on all hosts (ip link set "
+    "dev NAME mtu N)";
 
 class Meeting::Place {
 public:
@@ -67,6 +82,7 @@ private:
   }
   Error otherSecret(int rank) const;
   std::vector<int> absent(const std::string &what);
+  bool haveJoined(const std::vector<int> &some);
   void waitForAll(const std::string &what);
   /// For a rank that ends: gives the others a moment to say `what`.
   void leaveAfter(const std::string &what);
@@ -124,7 +140,8 @@ StorePtr Meeting::Place::open() {
         E::RanksMissing,
         std::string(where.launcherServes ? "the launcher's store" : "rank 0") +
             " did not answer at " + name() + " within " +
-            std::to_string(timeout.count()) + " s: " + firstLine(error.what()));
+            std::to_string(timeout.count()) + " s: " + firstLine(error.what()) +
+            adviceOnHost(where.host));
   }
 }
 
@@ -134,6 +151,11 @@ std::vector<int> Meeting::Place::absent(const std::string &what) {
     if (!keys->check({key(what, r)}))
       ranks.push_back(r);
   return ranks;
+}
+
+bool Meeting::Place::haveJoined(const std::vector<int> &some) {
+  return std::all_of(some.begin(), some.end(),
+                     [&](int r) { return keys->check({key("joined", r)}); });
 }
 
 void Meeting::Place::waitForAll(const std::string &what) {
@@ -156,11 +178,16 @@ void Meeting::Place::waitForAll(const std::string &what) {
     std::string list;
     for (size_t i = 0; i < missing.size(); ++i)
       list += (i ? ", rank " : "rank ") + std::to_string(missing[i]);
+    std::string late = list + " of " + std::to_string(me.size);
+    std::string within = " within " + std::to_string(timeout.count()) + " s; ";
+    if (haveJoined(missing))
+      throw Error(E::Network, late + " came to " + name() +
+                                  ", but what it says did not" + within +
+                                  largePacketsAdvice);
     throw Error(E::RanksMissing,
-                list + " of " + std::to_string(me.size) +
-                    " did not arrive at " + name() + " within " +
-                    std::to_string(timeout.count()) +
-                    " s; start every rank, or raise --rendezvous-timeout");
+                late + " did not arrive at " + name() + within +
+                    "start every rank, or raise --rendezvous-timeout" +
+                    adviceOnHost(where.host));
   }
 }
 

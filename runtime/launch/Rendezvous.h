@@ -12,6 +12,9 @@
 
 namespace fsdp {
 
+/// Of packets that are smaller on the way than the interface says.
+extern const char *const largePacketsAdvice;
+
 /// What must be the same on all ranks: name ("plan") and value (a digest). Of
 /// what differs, the first is shown.
 using Agreement = std::vector<std::pair<std::string, std::string>>;

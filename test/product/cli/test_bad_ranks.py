@@ -129,6 +129,7 @@ def test_rank_that_never_arrives(
     with started([command], [env]) as (process,):
         output = process.communicate(timeout=HANG_S)[0]
     check_refusal(process.returncode, output, r"rank 1\b", r"\b3\b", "FSDP-E0605")
+    assert ("127.0.0.1 is this host itself" in output) == (kind == "tcp")
     assert not saved.exists()
 
 

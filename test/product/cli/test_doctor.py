@@ -135,9 +135,9 @@ def test_a_network_that_loses_large_packets() -> None:
     if reason := why_not():
         pytest.skip(reason)
     cable = {"GLOO_SOCKET_IFNAME": CABLE}
-    with two_hosts(largest_packet=1000) as hosts:
+    with two_hosts(largest_packet=1400) as hosts:
         status, output = on_two_hosts(hosts, [cable, cable])
     assert status == 1
-    met = "the ranks have met, but what they found did not get through (rank 1 of 2 did not arrive"
+    met = "the ranks have met, but what they found did not get through (rank 1 of 2 came to "
     assert met in output and "are large packets lost on the way? 'ping -M do " in output
     assert "[FSDP-E0614]" in output
