@@ -71,17 +71,9 @@ public:
         groups(store) {
     // The transfers of a channel follow each other, so one thread carries them.
     options->threads = 1;
-    const AwaitedTransfer all{"the first meeting", 0, 0, groupOf(Transfer())};
-    guarded(all, [&] {
-      using Group = c10d::ProcessGroupGloo;
-      options->devices.push_back(
-          !address.interface.empty()
-              ? Group::createDeviceForInterface(address.interface)
-          : address.loopback ? Group::createDeviceForHostname("127.0.0.1")
-                             : Group::createDefaultDevice());
-    });
+    listenAt(address);
     // That all can be reached is known from the beginning.
-    connect(Transfer(), all);
+    connect(Transfer(), {"the first meeting", 0, 0, groupOf(Transfer())});
   }
   ~GlooCommunicator() override {
     if (threads.hasFailed())
@@ -101,6 +93,28 @@ public:
   void check() override { requireThreads("what it does between transfers"); }
 
 private:
+  /// What fails here is this rank's own fault, which the others are told.
+  void listenAt(const GlooAddress &address) {
+    using Group = c10d::ProcessGroupGloo;
+    try {
+      options->devices.push_back(
+          !address.interface.empty()
+              ? Group::createDeviceForInterface(address.interface)
+          : address.loopback ? Group::createDeviceForHostname("127.0.0.1")
+                             : Group::createDefaultDevice());
+    } catch (const std::exception &error) {
+      std::string text = "cannot listen for other ranks " +
+                         (address.interface.empty()
+                              ? "at the address of this host's name"
+                              : "on the interface '" + address.interface +
+                                    "' (GLOO_SOCKET_IFNAME)") +
+                         ": " + firstLine(error.what()) +
+                         "; set GLOO_SOCKET_IFNAME to one that has an address "
+                         "('ip address' lists them)";
+      leave("rank " + std::to_string(myRank) + " failed: " + text);
+      throw Error(E::MeetingFailed, text);
+    }
+  }
   /// That Gloo's own threads run, which others can stop by what they send.
   void requireThreads(const char *during) const {
     if (threads.hasFailed())

@@ -195,7 +195,7 @@ std::string describeWait(int rank, uint64_t step, double time,
   if (culprits.ranks.empty())
     return who + " has waited" + wait +
            ", though every rank has come to it: the network between them is "
-           "slow or cut";
+           "slow, loses packets or is cut (fsdp-run --doctor tries it)";
   std::string text =
       nameRanks(culprits.ranks) +
       (culprits.ranks.size() == 1 ? " has kept " : " have kept ") + who +

@@ -356,7 +356,19 @@ PeerFailure RankWatch::failure(const AwaitedTransfer &awaited,
     for (const RankState &state : states)
       if (!state.lastWord.empty())
         return PeerFailure(state.lastWord);
-  if (!broken.empty() && culprits.ranks.empty())
+  bool isStopped =
+      std::any_of(culprits.ranks.begin(), culprits.ranks.end(), [&](int r) {
+        return states[r].condition == RankState::Stopped;
+      });
+  if (!broken.empty() && !awaited.number && !isStopped)
+    return PeerFailure("rank " + std::to_string(rank) +
+                           " cannot connect to all other ranks (" + broken +
+                           "); give each host an interface that the others "
+                           "reach (GLOO_SOCKET_IFNAME), as fsdp-run --doctor "
+                           "names it",
+                       E::MeetingFailed);
+  bool isLate = waited * 1000 >= limits.limit.count();
+  if (!broken.empty() && culprits.ranks.empty() && !isLate)
     return PeerFailure("lost the connection to another rank, in " +
                        std::string(awaited.name) + ": " + broken);
   return PeerFailure(

@@ -101,6 +101,20 @@ TEST(Gloo, RanksThatDoSomethingElseAreTold) {
   }
 }
 
+TEST(Gloo, AnInterfaceThatIsNoneIsNoFaultOfOthers) {
+  TemporaryFolder folder;
+  auto store = c10::make_intrusive<c10d::FileStore>(folder / "store", 2);
+  try {
+    createGlooCommunicator(*store, 1, 2, {"no0"}, std::chrono::seconds(30));
+    FAIL() << "it listens";
+  } catch (const Error &error) {
+    std::string text = error.what();
+    EXPECT_EQ(text.find("cannot listen for other ranks on the interface 'no0'"),
+              0u)
+        << text;
+  }
+}
+
 /// What is sent is longer than what is awaited: Gloo's thread finds it, since
 /// both sizes have been compared before.
 TEST(Gloo, RanksThatAgreedOnceAndDifferLaterAreTold) {
