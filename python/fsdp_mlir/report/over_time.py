@@ -123,10 +123,16 @@ def _measured(run: Run, shown: Timeline) -> Markup:
         mean, late = sum(wait.exposed) / len(ranks), wait.for_others / len(ranks)
         if late * 2 > mean:
             cause = f"most of it waits for {wait.last}, which comes later"
-            help_ = _up_to(
-                f"less to do for {wait.last}, or a host as fast as the others’ (fsdp-run --doctor)",
-                late,
+            remedy = (
+                f"less to do for {wait.last}, or a host as fast as the others’ (fsdp-run --doctor)"
             )
+            if wait.behind * 2 > wait.for_others / (len(ranks) - 1):
+                cause += f": it begins its step {of_time(wait.behind / 1000)} after the first rank"
+                remedy = (
+                    f"batches that {wait.last} has sooner, as by more workers of its loader, and less "
+                    "that it does between steps"
+                )
+            help_ = _up_to(remedy, late)
         else:
             cause = "most of it passes after all ranks have come"
             entry = foreseen.get(wait.name)

@@ -15,6 +15,7 @@ class Wait:
         exposed: by rank, in the order of the timeline.
         for_others: of their sum, until the last rank had come to the collective.
         last: the rank that most of that was for, or "".
+        behind: how much later than the first rank that one began its step.
         predicted: exposed time of this command in the prediction.
     """
 
@@ -22,6 +23,7 @@ class Wait:
     exposed: list[int]
     for_others: int = 0
     last: str = ""
+    behind: int = 0
     predicted: int = 0
 
 
@@ -29,6 +31,7 @@ def waits(shown: Timeline) -> list[Wait]:
     """Of the step that was measured, the commands that kept most first."""
     ranks = [bars for bars in shown.processes if bars.step]
     begins = [_begins(bars, shown) for bars in ranks]
+    first = {bars.name: _first_of(bars) for bars in ranks}
     found: dict[str, Wait] = {}
     blamed: dict[str, dict[str, int]] = {}
     for i, bars in enumerate(ranks):
@@ -50,6 +53,7 @@ def waits(shown: Timeline) -> list[Wait]:
     for name, by_rank in blamed.items():
         if found[name].for_others:
             found[name].last = max(by_rank, key=lambda rank: by_rank[rank])
+            found[name].behind = first[found[name].last] - min(first.values())
     for bars in shown.processes:
         if not bars.step:
             for _, length, row in _exposed(bars, shown):
@@ -62,6 +66,10 @@ def _exposed(bars: Bars, shown: Timeline) -> list[tuple[int, int, int]]:
     return [
         bar for _, lane in bars.lanes for bar in lane if shown.commands[bar[2]]["kind"] == "exposed"
     ]
+
+
+def _first_of(bars: Bars) -> int:
+    return min((begin for _, lane in bars.lanes for begin, _, _ in lane), default=0)
 
 
 def _begins(bars: Bars, shown: Timeline) -> dict[str, list[int]]:

@@ -307,6 +307,7 @@ def test_the_report_names_a_slow_rank(
     page = (tmp_path / "report.html").read_text()
     worst = re.search(r"most of it (waits for rank \d, which comes later|passes after)", page)
     assert worst and worst[1] == "waits for rank 1, which comes later"
+    assert re.search(r"comes later: it begins its step [\d.]+ ms after the first rank", page)
 
 
 def test_a_rank_that_is_killed_takes_its_loader_along(
