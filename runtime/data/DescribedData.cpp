@@ -12,10 +12,11 @@ static void checkSize(const DataDescription::File &file) {
   auto [descriptor, bytes] = openRegularFile(file.path);
   close(descriptor);
   if (bytes != file.bytes)
-    throw Error(E::DataChanged, file.path + " has " + std::to_string(bytes) +
-                                    " bytes, and had " +
-                                    std::to_string(file.bytes) +
-                                    " when it was described; export again");
+    throw Error(
+        E::DataChanged,
+        file.path + " has " + std::to_string(bytes) + " bytes, and had " +
+            std::to_string(file.bytes) +
+            " when it was described; copy it here anew, or export again");
 }
 
 DescribedData::DescribedData(const std::string &path,
