@@ -250,6 +250,7 @@ def train_in_folder(
         (args.out / name).unlink(missing_ok=True)
     if not args.resume:
         args.metrics.unlink(missing_ok=True)
+    before = len(list(follow(args.metrics, lambda: False)))
     display.begin("run")
 
     followers: list[Follower] = []
@@ -260,9 +261,11 @@ def train_in_folder(
 
     def consume(running: Any) -> None:
         try:
-            for row in follow(args.metrics, running):
+            for number, row in enumerate(follow(args.metrics, running)):
                 for follower in followers:
-                    follower.update(row)
+                    # Who reads the terminal has seen what was there before.
+                    if follower is not shown or number >= before:
+                        follower.update(row)
         finally:
             for follower in followers:
                 follower.close()
@@ -275,7 +278,8 @@ def train_in_folder(
     stages.run(runner, command, consume)
     display.end("done", f"results in {args.out}")
     if args.node_rank == 0:
-        finish(args, display, shown.rows, hooks, ranks)
+        rows = list(follow(args.metrics, lambda: False))
+        finish(args, display, rows, hooks, ranks)
 
 
 def finish(

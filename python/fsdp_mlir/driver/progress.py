@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
 import zipfile
@@ -286,12 +287,14 @@ def of_step(row: dict[str, Any]) -> list[str]:
 
 def follow(path: Path, running: Any) -> Iterator[dict[str, Any]]:
     """The rows of a metrics file while it is written, until `running()` is
-    false and the file has ended. A line that is not JSON is left out."""
+    false and the file has ended. A line that is not JSON is left out. A file that becomes shorter
+    goes on from there: a run that resumes drops the rows of steps that it takes again."""
     position, rest = 0, b""
     while True:
         last = not running()
         try:
             with open(path, "rb") as file:
+                position = min(position, os.fstat(file.fileno()).st_size)
                 file.seek(position)
                 written = file.read()
                 position = file.tell()

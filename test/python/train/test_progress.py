@@ -133,6 +133,21 @@ def test_follow_reads_while_the_file_grows(tmp_path: Path) -> None:
     assert [row["step"] for row in rows] == [1, 2, 3]
 
 
+def test_follow_goes_on_where_a_file_becomes_shorter(tmp_path: Path) -> None:
+    """Tests that a run which resumes shows each step that it takes again."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n')
+    writes = iter([None, '{"step": 1}\n', '{"step": 1}\n{"step": 2, "again": 1}\n'])
+
+    def running() -> bool:
+        if (text := next(writes, "")) is not None:
+            path.write_text(text) if text else None
+        return text != ""
+
+    rows = list(follow(path, running))
+    assert [row["step"] for row in rows] == [1, 2, 3, 2] and rows[-1]["again"]
+
+
 def test_follow_without_a_file_ends(tmp_path: Path) -> None:
     """Tests that a run which fails at once does not hang its driver."""
     assert list(follow(tmp_path / "none", lambda: False)) == []
