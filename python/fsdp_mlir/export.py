@@ -19,7 +19,7 @@ from .capture.kept_numbers import KeptNumber, NumbersKept
 from .capture.program import Program
 from .capture.step_graph import capture
 from .step.clipping import describe_clipping
-from .data.checks import column_names
+from .data.checks import column_names, warn_of_loader
 from .data.files import FileData
 from .dtypes import dtype_name, require_computed
 from .step.eager_only import check_eager_only
@@ -107,7 +107,8 @@ def _export(
     if step.scaler is None:
         _warn_half(names, sharding)
     check_batches(step.batches, step.accumulate)
-    step.warn_of_loaders(int(os.environ.get("WORLD_SIZE", 1)))
+    for what, data in (("data", step.data), ("eval_data", step.eval_data)):
+        warn_of_loader(what, data, step.batches, int(os.environ.get("WORLD_SIZE", 1)))
     writers: dict[str, ProgramWriter] = {}
     programs: dict[str, Program] = {}
     for wanted in programs_of(step.batches, step.turns, evaluates=step.eval_data is not None):

@@ -22,7 +22,6 @@ from ..data.checks import (
     check_data,
     check_same_columns,
     column_names,
-    warn_of_loader,
 )
 from ..data.files import FileData
 from ..errors import E, ExportError
@@ -216,11 +215,6 @@ class TrainingStep:
         sizes = [batch[name].shape[0] for batch in self.batches]
         batches = batches_per_epoch(self.data, sizes, ranks)
         return None if batches is None else batches // self.accumulate
-
-    def warn_of_loaders(self, ranks: int) -> None:
-        """Says what loaders will do on `ranks` ranks that nobody may have meant."""
-        for what, data in (("data", self.data), ("eval_data", self.eval_data)):
-            warn_of_loader(what, data, self.batches, ranks)
 
 
 def checked_accumulate(value: int) -> int:

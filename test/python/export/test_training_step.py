@@ -12,6 +12,7 @@ from torch.amp import GradScaler
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from fsdp_mlir import ExportError
+from fsdp_mlir.data.checks import warn_of_loader
 from support.freed import freed
 
 X = torch.randn(9, 8)
@@ -106,6 +107,6 @@ def test_what_a_loader_would_do_late(loader: dict[str, Any], says: list[str]) ->
     data = DataLoader(TensorDataset(X, Y), batch_size=4, **loader)
     step = classify(nn.Linear(8, 4), inputs={"x": X[:4], "y": Y[:4]}, data=data, epochs=1)
     with warnings.catch_warnings(record=True) as caught:
-        step.warn_of_loaders(ranks=2)
+        warn_of_loader("data", step.data, step.batches, ranks=2)
     assert len(caught) == len(says)
     assert all(text in str(w.message) for text, w in zip(says, caught))
