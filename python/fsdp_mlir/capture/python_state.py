@@ -199,8 +199,8 @@ class PythonState:
         for table, before in self._buffers.values():
             table.clear()
             table.update(before)
-        for array, elements in self._arrays.values():
-            Elements(array).put(elements)
+        for kept, elements in self._arrays.values():
+            Elements(kept).put(elements)
         for value, contents in self._contents.values():
             if not _same_contents(value, contents):
                 Contents(value).put(contents)
