@@ -3,7 +3,27 @@
 #include "EndProgram.h"
 #include "Ranks.h"
 
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+/// Where the process that started a run has named itself, as the driver does,
+/// the run ends with it, however it ends.
+static void endWithStarter() {
+  const char *variable = "FSDP_MLIR_STARTER";
+  const char *starter = std::getenv(variable);
+  if (!starter)
+    return;
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (std::to_string(getppid()) != starter) // which is gone already
+    raise(SIGTERM);
+  unsetenv(variable); // ranks are started by this one
+}
+
 int main(int argc, char **argv) {
+  endWithStarter();
   fsdp::CommandLine line;
   if (std::optional<int> status = fsdp::parseCommandLine(argc, argv, line))
     fsdp::endPrinted(*status);

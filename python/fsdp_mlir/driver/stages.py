@@ -304,7 +304,8 @@ def run(
         errors="replace",
         # Its own group, so that an interrupt reaches it once, from here.
         start_new_session=True,
-        env={**os.environ, "PYTHONPATH": python_path()},
+        # It ends with this process, also where that is killed.
+        env={**os.environ, "PYTHONPATH": python_path(), "FSDP_MLIR_STARTER": str(os.getpid())},
     )
     lines: list[str] = []
 

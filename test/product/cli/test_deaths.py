@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import time
 from typing import Callable, Iterator
 
@@ -82,6 +83,29 @@ def test_a_rank_is_killed(endless: subprocess.Popen[str]) -> None:
 
 def test_the_launcher_is_killed(endless: subprocess.Popen[str]) -> None:
     endless.kill()
+
+
+STARTER = """import os, subprocess, sys
+subprocess.run(sys.argv[1:], env={**os.environ, "FSDP_MLIR_STARTER": str(os.getpid())})"""
+
+
+def test_who_started_the_run_is_killed(compiled: chain.Compiled) -> None:
+    """As the driver does, which names itself."""
+    run = [*chain.run_arguments(compiled, 100_000_000), "--nproc", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", STARTER, *run],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=chain.environment(),
+    )
+    try:
+        wait_until(lambda: len(sum(map(ranks_of, ranks_of(process.pid)), [])) == 2)
+        (launcher,) = ranks_of(process.pid)
+        ranks = ranks_of(launcher)
+    finally:
+        process.kill()
+        process.wait()
+    wait_until(lambda: not any(map(is_running, [launcher, *ranks])))
 
 
 def test_the_user_interrupts(endless: subprocess.Popen[str]) -> None:
