@@ -258,4 +258,6 @@ def _is_own(kind: type) -> bool:
 
 
 def _file(module: Any) -> str:
-    return getattr(module, "__file__", None) or "<none>"
+    """The file of `module`; a notebook's code, and what is given to `python -c`, is the user's own."""
+    is_main = getattr(module, "__name__", None) == "__main__"
+    return getattr(module, "__file__", None) or ("__main__" if is_main else "<none>")

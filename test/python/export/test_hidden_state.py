@@ -6,6 +6,7 @@ from __future__ import annotations
 import array
 import collections
 import pathlib
+import sys
 import types
 from typing import Any, Callable
 
@@ -19,6 +20,15 @@ from fsdp_mlir import ExportError
 
 class Slots:
     __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class OfANotebook:
+    """Whose module, `__main__`, has no file."""
+
+    __module__ = "__main__"
 
     def __init__(self) -> None:
         self.count = 0
@@ -124,6 +134,21 @@ SEEN = (
 @pytest.mark.parametrize("counts", SEEN)
 def test_a_decision_is_refused(counts: Any, tmp_path: pathlib.Path) -> None:
     with pytest.raises(ExportError, match=r"test_hidden_state.py:\d+: .* Python"):
+        export(deciding(counts), tmp_path)
+
+
+@pytest.mark.provokes("FSDP-E0207")
+def test_a_decision_by_an_object_of_a_notebook(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "__main__", types.ModuleType("__main__"))
+    seen = OfANotebook()
+
+    def counts(m: Counts) -> bool:
+        seen.count += 1
+        return seen.count > 50
+
+    with pytest.raises(ExportError, match="decides by seen.count"):
         export(deciding(counts), tmp_path)
 
 
