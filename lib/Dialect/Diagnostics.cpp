@@ -2,6 +2,7 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
+#include "plan/FormatText.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -64,8 +65,8 @@ void printIdentifiers(DialectRegistry &registry) {
 }
 
 void printError(const std::exception &error) {
-  llvm::errs() << "error: " << withIdentifier(error.what(), kindOf(error))
-               << "\n";
+  llvm::errs() << "error: "
+               << visible(withIdentifier(error.what(), kindOf(error))) << "\n";
   hasPrinted = true;
 }
 

@@ -5,6 +5,7 @@
 #include "fsdp/Dialect/Diagnostics.h"
 #include "fsdp/Dialect/Registration.h"
 #include "fsdp/Target/PlanExport.h"
+#include "plan/FormatText.h"
 #include "plan/PlanFile.h"
 #include "plan/PlanText.h"
 #include "trace/PlanDiff.h"
@@ -51,7 +52,7 @@ static void registerPlanReader(
                                 file->getBufferIdentifier().str(),
                                 aten::findOperatorSchema),
                 text);
-          output << text.str();
+          output << visible(text.str());
           return success();
         } catch (const std::runtime_error &error) {
           printError(error);

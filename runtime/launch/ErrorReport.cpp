@@ -62,8 +62,8 @@ void printError(const std::string &message, E kind, int rank) {
   std::string line = "error: ";
   if (rank >= 0)
     line += "[rank " + std::to_string(rank) + "] ";
-  for (char c : withIdentifier(message, kind))
-    line += c == '\n' || c == '\r' ? ' ' : c;
+  for (char c : visible(withIdentifier(message, kind)))
+    line += c == '\n' ? ' ' : c;
   line += '\n';
   // One write, so that ranks do not mix within a line.
   std::fflush(stdout);

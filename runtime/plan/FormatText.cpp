@@ -16,4 +16,14 @@ std::string formatText(const char *pattern, ...) {
   return text;
 }
 
+std::string visible(const std::string &text) {
+  std::string shown;
+  for (unsigned char c : text)
+    if ((c < ' ' && c != '\n' && c != '\t') || c == 0x7f)
+      shown += formatText("\\x%02x", c);
+    else
+      shown += static_cast<char>(c);
+  return shown;
+}
+
 } // namespace fsdp

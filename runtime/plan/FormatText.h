@@ -15,6 +15,10 @@ inline std::string firstLine(std::string text) {
   return text.substr(0, text.find('\n'));
 }
 
+/// `text` for a terminal: characters that it would obey, as names of a
+/// stranger's may have, are written as \x1b. Lines and columns stay.
+std::string visible(const std::string &text);
+
 } // namespace fsdp
 
 #endif // FSDP_PLAN_FORMATTEXT_H
