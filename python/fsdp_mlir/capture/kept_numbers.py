@@ -11,7 +11,7 @@ import torch
 from ..errors import E, ExportError
 from .explain import Refusal
 from .python_floats import ReadNumber, is_number, read_value
-from .reached import Place
+from .reached import MISSING, Place
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,11 +59,20 @@ class NumbersKept(Exception):
 
     Attributes:
         kept: theirs, by the buffer's name.
+
+    Raises:
+        ExportError: one of them is not there before the first step.
     """
 
     def __init__(self, numbers: Iterable[tuple[Place, Any, Any]]) -> None:
         self.kept: dict[str, KeptNumber] = {}
         for place, before, now in numbers:
+            if before is MISSING:
+                raise ExportError(
+                    E.PYTHON_STATE,
+                    f"the step computes with {place.name}, a number of Python's that its first run "
+                    "makes; give it a value before, as in __init__",
+                )
             whole = isinstance(before, int) and not getattr(now, "has_fraction", False)
             whole = whole and not isinstance(now, float)
             tensor = torch.tensor(before, dtype=torch.int64 if whole else torch.float64)

@@ -17,7 +17,7 @@ from ..errors import warn
 from .function_caches import FunctionCaches
 from .iterators import Iterators
 from .python_floats import ReadNumber, is_number
-from .reached import CONTAINERS, Member, Place, Reached
+from .reached import CONTAINERS, MISSING, Member, Place, Reached
 from .watched_numbers import plain
 
 
@@ -108,47 +108,42 @@ class PythonState:
         return changed
 
     def numbers(self) -> list[tuple[Place, Any, Any]]:
-        """Where a number is another one now: the place, what it was, and what it is."""
+        """Where a number is another one now: the place, what it was, and what it is. One that a place
+        had not was MISSING."""
         places = ((place, place.default) for place in self._new())
         known = ((self._places[known], value) for known, (_, value) in self._values.items())
         pairs = ((place, before, place.read()) for place, before in (*known, *places))
-        return [
-            (place, before, now)
-            for place, before, now in pairs
-            if is_number(before) and is_number(now) and not _same(now, before)
-        ]
+        return [found for found in pairs if _is_other_number(*found[1:])]
 
     def members(self) -> list[tuple[Place, Any, Any]]:
-        """As `numbers`, of the members of lists and dicts."""
+        """As `numbers`, of the members of lists and dicts; new ones of dicts alone."""
         changed = []
         for known, (value, contents) in self._contents.items():
             if _same_contents(value, contents):
                 continue
-            now = _by_key(value)
-            for key, before in _by_key(contents).items():
-                both = is_number(before) and is_number(now.get(key))
-                if both and not _same(now[key], before):
+            before = _by_key(contents)
+            for key, now in _by_key(value).items():
+                if key not in before and not isinstance(value, dict):
+                    continue
+                if _is_other_number(was := before.get(key, MISSING), now):
                     name = f"{self._places[known].name}[{key!r}]"
-                    changed.append((Member(name, value, key), before, now[key]))
+                    changed.append((Member(name, value, key), was, now))
         return changed
 
     def unwatched(self) -> dict[Any, Any]:
-        """What nobody can watch being read: values other than numbers that were numbers before, in
-        places and under the keys of dicts; each by where it is."""
+        """What nobody can watch being read: values that are no numbers, in places and under the keys
+        of dicts; each by where it is."""
         found: dict[Any, Any] = {}
         for place in (*self._places.values(), *self._new()):
             value = place.read()
-            _, before = self._values.get(place.identity, (False, None))
-            if _is_value(value) and not (is_number(before) and is_number(plain(value))):
-                found[place.identity] = plain(value)
+            if _is_value(value):
+                found[place.identity] = value
             elif isinstance(value, dict):
-                _, known = self._contents.get(place.identity, (None, {}))
+                _, known = self._contents.get(place.identity, (None, value))
                 if len(value) == len(known) and list(value) != list(known):
                     found[place.identity] = tuple(value)
-                new = (key for key in value if not is_number(known.get(key)))
-                found |= {
-                    (place.identity, key): plain(value[key]) for key in new if _is_value(value[key])
-                }
+                values = {key: member for key, member in value.items() if _is_value(member)}
+                found |= {(place.identity, key): member for key, member in values.items()}
         return found
 
     def arrays(self) -> list[Place]:
@@ -172,7 +167,8 @@ class PythonState:
         """Puts numbers in the place of those that a capture has left without values."""
         for place, before, now in self.numbers():
             if isinstance(now, ReadNumber):
-                place.put(before / 2 + 1 if now.has_fraction else before + 1)
+                was = 0 if before is MISSING else before
+                place.put(was / 2 + 1 if now.has_fraction else was + 1)
 
     def left(self) -> Slots:
         """Where another value is now, in places and among the members of containers; and which."""
@@ -236,10 +232,16 @@ def _bytes(value: Any) -> bytes:
 
 
 def _is_value(value: Any) -> bool:
-    """Whether what code reads of it is in it alone, and does not change."""
+    """Whether what code reads of it is in it alone, does not change, and is no number of Python's."""
     if isinstance(value, (tuple, frozenset)):
-        return all(map(_is_value, value))
-    return isinstance(value, (str, bytes, numbers.Number, np.generic, ReadNumber))
+        return all(is_number(member) or _is_value(member) for member in value)
+    kinds = str, bytes, numbers.Number, np.generic
+    return isinstance(value, kinds) and not is_number(plain(value))
+
+
+def _is_other_number(before: Any, now: Any) -> bool:
+    was = before is MISSING or is_number(before)
+    return was and is_number(now) and not _same(now, before)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -28,7 +28,7 @@ _MOST_MEMBERS = 1000
 # Classes of Python's whose objects have what others give them.
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace, threading.local)
 
-_MISSING = object()
+MISSING = object()  # what a place reads that has nothing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Place:
     name: str
     table: Any
     key: Any
-    default: Any = _MISSING
+    default: Any = MISSING
 
     @property
     def identity(self) -> tuple[int, Any]:
@@ -95,12 +95,11 @@ class _Held(dict):
 
 
 class Member(Place):
-    """A member that a list or dict has, and keeps."""
+    """A member of a list or dict. A list keeps those that it has."""
 
-    is_set = True  # type: ignore[assignment]
-
-    def put(self, value: Any, is_set: bool = True) -> None:
-        self.table[self.key] = value
+    @property
+    def is_set(self) -> bool:
+        return not isinstance(self.table, dict) or self.key in self.table
 
 
 class _Variable(dict):
@@ -185,7 +184,7 @@ class Reached:
     def _visit_attributes(self, owner: Any, name: str) -> None:
         attributes = getattr(owner, "__dict__", {})
         for key in [key for key in attributes if key not in _TABLES]:
-            default = getattr(type(owner), key, _MISSING)
+            default = getattr(type(owner), key, MISSING)
             self._place(Place(f"{name}.{key}", attributes, key, default))
         for kind in _own_classes(owner):
             slots = getattr(kind, "__slots__", ())

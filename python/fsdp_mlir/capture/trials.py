@@ -15,7 +15,7 @@ from .explain import called_with, without_values
 from .known_values import StandIns
 from .outcomes import Outcome
 from .python_state import PythonState
-from .reached import Place
+from .reached import MISSING, Place
 from .replay import NoOperators, OtherCall, Recording, Replay
 from .value_checks import passed_checks
 from .untaken import silent
@@ -154,7 +154,7 @@ class Trials:
                 self.leave_something = bool(self._state.changed())
                 for place, before, _ in trial.left[0]:
                     if place.identity in places:
-                        place.put(before)
+                        place.put(before, is_set=before is not MISSING)
             new.append(self._compute(trial, 0.5))
 
         with silent():
@@ -184,10 +184,15 @@ class Trials:
         larger: Any = 0,
     ) -> bool:
         """Takes both steps; whether they have come to their ends."""
+        made: set[Any] = set()
         try:
             for step in (0, 1):
                 for place in (*places, *(self._others(trial, known) if step else ())):
-                    value = plain(place.read()) + (0 if step else larger)
+                    value = plain(place.read())
+                    if value is MISSING:  # until the first step has made it
+                        made.add(place.identity)
+                        continue
+                    value += larger if not step or place.identity in made else 0
                     place.put(watched(value, frozenset({place.name})))
                 take(step)
                 changed = [*self._state.numbers(), *self._state.members()]

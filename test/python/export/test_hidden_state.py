@@ -117,6 +117,11 @@ def under_a_new_key(m: Counts) -> bool:
     return m.marks["steps"] > 50
 
 
+def in_a_new_attribute(m: Counts) -> bool:
+    m.calls = getattr(m, "calls", 0) + 1
+    return m.calls > 50
+
+
 def deciding(counts: Callable[[Any], bool]) -> Any:
     def loss(model: Counts, x: Tensor, y: Tensor) -> Tensor:
         return F.cross_entropy(-model(x) if counts(model) else model(x), y)
@@ -127,6 +132,7 @@ def deciding(counts: Callable[[Any], bool]) -> Any:
 SEEN = (
     *(in_a_class, in_a_function, in_a_default, in_a_list_of_a_default, in_a_module, in_a_slot),
     *(in_a_namespace, in_a_dict_of_a_dict, in_a_list_of_a_tuple, in_an_order),
+    *(under_a_new_key, in_a_new_attribute),
 )
 
 
@@ -152,7 +158,17 @@ def test_a_decision_by_an_object_of_a_notebook(
         export(deciding(counts), tmp_path)
 
 
-@pytest.mark.parametrize("counts", [in_a_text, in_an_array, under_a_new_key])
+@pytest.mark.provokes("FSDP-E0207")
+def test_a_number_that_the_first_step_makes(tmp_path: pathlib.Path) -> None:
+    def loss(model: Counts, x: Tensor, y: Tensor) -> Tensor:
+        model.calls = getattr(model, "calls", 0) + 1
+        return F.cross_entropy(model(x), y) * model.calls
+
+    with pytest.raises(ExportError, match="computes with model.calls, .* give it a value before"):
+        export(classify(Counts(), loss=loss), tmp_path)
+
+
+@pytest.mark.parametrize("counts", [in_a_text, in_an_array])
 def test_what_cannot_be_watched_is_a_warning(counts: Any, tmp_path: pathlib.Path) -> None:
     (warning,) = export(deciding(counts), tmp_path).warnings
     assert "the exported step keeps the value of now" in warning
