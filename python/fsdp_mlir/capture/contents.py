@@ -24,6 +24,10 @@ class Elements(NamedTuple):
         steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
         return cls(tensor.dtype, first, first + sum(steps))
 
+    def are_all(self, tensor: torch.Tensor) -> bool:
+        """Whether nothing lies between those of `tensor`, which these are."""
+        return self.last - self.first + 1 == tensor.numel()
+
     def contain(self, other: Optional[Elements]) -> bool:
         if other is None or self.dtype != other.dtype:
             return False
@@ -31,10 +35,10 @@ class Elements(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """Elements that are copies of those in the same places of other memory, as in a cache.
+    """Elements that were copied from other memory, as into a cache.
 
     Attributes:
-        content: that of the other memory.
+        content: that of the other memory, where they had the same places in it; or their own.
         around: the digest of the memory without them.
     """
 
@@ -59,14 +63,11 @@ class Content(NamedTuple):
 
 
 def is_in_same_places(destination: torch.Tensor, source: torch.Tensor) -> bool:
-    """Whether each element is copied to where it is in its own memory, and nothing lies between."""
-    if not isinstance(source, torch.Tensor) or source.layout != torch.strided:
+    """Whether each element is copied to where it is in its own memory."""
+    if source.layout != torch.strided:
         return False
-    places = [
+    one, other = (
         (t.dtype, t.shape, t.stride(), t.storage_offset(), t.is_conj(), t.is_neg())
         for t in (destination, source)
-    ]
-    elements = Elements.of(source)
-    if places[0] != places[1] or elements is None:
-        return False
-    return elements.last - elements.first + 1 == source.numel()
+    )
+    return one == other

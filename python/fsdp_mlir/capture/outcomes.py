@@ -108,8 +108,8 @@ class Outcome(TorchDispatchMode):
                 numbers | before.numbers,
                 origins | before.origins,
             )
-            if func is torch.ops.aten.copy_.default and is_in_same_places(*args[:2]):
-                content = self._with_copied(before, content, args[1])
+            if func is torch.ops.aten.copy_.default:
+                content = self._with_copied(before, content, *args[:2])
             self._put(tensor, content)
         for place, tensor in enumerate(_tensors(result)):
             if _memory(tensor) not in self._contents and self._left(tensor) is None:
@@ -163,15 +163,23 @@ class Outcome(TorchDispatchMode):
         content = self._contents.get(_memory(tensor)) or self._left(tensor)
         return content or Content(_digest_of_values(tensor))
 
-    def _with_copied(self, before: Content, content: Content, source: torch.Tensor) -> Content:
+    def _with_copied(
+        self, before: Content, content: Content, destination: torch.Tensor, source: torch.Tensor
+    ) -> Content:
         """`content` of memory that held `before`, told that `source` has been copied into it."""
-        elements = Elements.of(source)
-        last = before.copied
-        if elements is None or last is not None and last.elements != elements:
+        elements, last = Elements.of(destination), before.copied
+        if elements is None or not elements.are_all(destination):
             return content
-        theirs = self._content(source)
-        of_source = theirs._replace(
-            numbers=theirs.numbers | self._watch.within, origins=theirs.origins | self._asked
+        if last is not None and last.elements != elements:
+            return content
+        of_source = self._content(source)
+        if not is_in_same_places(destination, source):
+            layout = tuple(destination.shape), destination.stride()
+            of_source = Content(
+                hash(("copied", self._digest(source), layout)), of_source.numbers, of_source.origins
+            )
+        of_source = of_source._replace(
+            numbers=of_source.numbers | self._watch.within, origins=of_source.origins | self._asked
         )
         copied = Copied(elements, of_source, last.around if last is not None else before.digest)
         return content._replace(digest=copied.digest, copied=copied)
