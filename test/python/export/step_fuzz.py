@@ -30,6 +30,7 @@ import fsdp_mlir  # noqa: E402
 STEPS = 8
 _WRONG = "WRONG"
 HEAD = """import threading
+import types
 import numpy as np
 import torch
 from torch import nn
@@ -48,12 +49,15 @@ class Doubled(torch.autograd.Function):
 
 
 class Model(nn.Linear):
+    total = 0
+
     def __init__(self):
         super().__init__(8, 3)
         self.n, self.k, self.f, self.flag, self.size = 0, 0, 0.5, False, None
         self.t, self.u, self.c = None, None, torch.tensor(0.5)
         self.d, self.l = {}, []
         self.a, self.s, self.q = np.zeros(2), set(), []
+        self.space, self.deep = types.SimpleNamespace(n=0), {"a": {"n": 0}}
         self.register_buffer("fixed", torch.rand(3))
         self.register_buffer("moved", torch.rand(3))
         self.register_buffer("cache", torch.rand(4, 3), persistent=False)
@@ -62,7 +66,7 @@ class Model(nn.Linear):
         self.inner = nn.Linear(3, 3)
         self.gain = nn.Parameter(torch.rand(8))
 
-    def forward(m, x):
+    def forward(m, x, kept=[0]):
         y = super().forward(x.clone())
 """
 CONDITIONS = (
@@ -70,6 +74,8 @@ CONDITIONS = (
     *("m.t is None", "m.u is None", "m.flag", "not m.flag", "m.training", "m.size != len(y)"),
     *("len(m.l) > {i}", "{i} in m.d", "m.f < 0.3", "m.k > {i}", "y.shape[0] > 2"),
     *("m.a[0] > {k}", "{k} in m.s", "sum(m.q) > {k}", "len(m.s) > {k}", "len(m.q) % {j} == 1"),
+    *("Model.total > {k}", "kept[0] > {k}", "m.space.n > {k}", "m.deep['a']['n'] > {k}"),
+    *("getattr(m, 'late', 0) > {k}", "m.d.get('n', 0) > {k}"),
 )
 TENSORS = (
     *("m.fixed.cos()", "m.moved.sin()", "torch.arange(3.0)", "y.mean(0)", "y.detach().mean(0)"),
@@ -82,6 +88,7 @@ TENSORS = (
 NUMBERS = (
     *("(1 + 0.1 * m.n)", "m.f", "(1 + len(m.l))", "0.9**m.n", "min(m.n, {k})", "(m.k + 0.5)"),
     *("(1.0 if m.n < {k} else 0.5)", "0.7", "max(0.1, 1 - m.n / {k})", "(m.n // {j} + 1)"),
+    *("(1 + 0.1 * Model.total)", "(1 + kept[0])", "(m.space.n + 0.5)", "(1 + m.deep['a']['n'])"),
     *("float(m.a[0] + 1)", "(m.q[-1] if m.q else 1)", "(1 + len(m.s))"),
 )
 # What may stand alone, and on either side of a branch.
@@ -98,6 +105,8 @@ STATEMENTS = (
     *("y = y * {number}", "y = y * {number}", "y = y + {tensor}", "y = y * {tensor}"),
     *("m.cache[{i}] = {tensor}", "m.cache[:{j}] = {tensor}"),
     *("m.a[0] += 1", "m.a[1] = m.n", "m.s.add(m.n)", "m.s.add({i})", "m.q.append(m.n)"),
+    *("Model.total += 1", "kept[0] += 1", "m.space.n += 1", "m.deep['a']['n'] += 1"),
+    *("m.late = getattr(m, 'late', 0) + 1", "m.d['n'] = m.d.get('n', 0) + 1"),
     *("y = y.relu()", "y = -y", "y = m.inner(y)"),
     *("x.mul_(m.gain)", "y = y + x[:, :3]", "x[0] = m.gain", "x += 1"),
     *("m.cache[{i}] = y.mean(0)", "m.moved.copy_(y[0])", "m.moved.data = y.data[0].clone()"),
@@ -206,13 +215,12 @@ def by_plan(model: torch.nn.Module) -> tuple[list[float], dict[str, torch.Tensor
 
 
 def made(path: pathlib.Path) -> Callable[[], torch.nn.Module]:
-    specification = importlib.util.spec_from_file_location(path.stem, path)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[path.stem] = module
-    specification.loader.exec_module(module)
-
     def make() -> torch.nn.Module:
+        specification = importlib.util.spec_from_file_location(path.stem, path)
+        assert specification is not None and specification.loader is not None
+        module = importlib.util.module_from_spec(specification)
+        sys.modules[path.stem] = module
+        specification.loader.exec_module(module)  # anew: its classes keep things, too
         torch.manual_seed(0)
         return module.Model()
 
