@@ -121,11 +121,12 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
                     "behind super().step()",
                 )
             elif role != "input":
+                shape = list(node.meta["val"].shape)
                 raise refusal(
                     E.CHANGED_IN_PLACE,
                     node,
-                    f"the step changes the {role} {fqn} in place; only buffers and frozen "
-                    "parameters may change in the forward (register_buffer)",
+                    f"the step changes in place a tensor, or an array, of shape {shape} that is none of "
+                    "the model's; make it a buffer of the model (register_buffer)",
                 )
         else:
             raise ExportError(

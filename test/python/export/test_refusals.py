@@ -276,6 +276,19 @@ def test_a_module_outside_the_model(tmp_path: pathlib.Path) -> None:
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
 
+CALLS = torch.zeros(3)
+
+
+@pytest.mark.provokes("FSDP-E0213")
+def test_a_tensor_outside_the_model_is_changed(tmp_path: pathlib.Path) -> None:
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(model(x) + CALLS.add_(1), y)
+
+    text = r"test_refusals.py:\d+: the step changes in place a tensor, or an array, of shape \[3\]"
+    with pytest.raises(ExportError, match=text):
+        export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
 def test_a_parameter_changed_in_the_forward(tmp_path: pathlib.Path) -> None:
     def body(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
