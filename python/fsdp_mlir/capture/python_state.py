@@ -191,7 +191,9 @@ class PythonState:
         for place in self._new():
             place.put(None, is_set=False)
         for known, (is_set, value) in self._values.items():
-            self._places[known].put(value, is_set)
+            place = self._places[known]
+            if place.is_set != is_set or place.read() is not value:  # others may be fixed
+                place.put(value, is_set)
         for table, before in self._buffers.values():
             table.clear()
             table.update(before)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import array
 import collections
+import dataclasses
+import enum
 import pathlib
 import sys
 import types
@@ -16,6 +18,18 @@ from exporting import classify, export
 from torch import Tensor, nn
 
 from fsdp_mlir import ExportError
+
+
+class Limit(enum.IntEnum):
+    """Whose members nobody can put back, which is not needed either."""
+
+    CALLS = 50
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    __slots__ = ("limit",)
+    limit: int
 
 
 class Slots:
@@ -40,6 +54,7 @@ class Counts(nn.Linear):
     def __init__(self) -> None:
         super().__init__(8, 3)
         self.slots, self.namespace = Slots(), types.SimpleNamespace(count=0)
+        self.settings = Settings(50)
         self.nested, self.pair = {"train": {"count": 0}}, ([], "a list in a tuple")
         self.text, self.array, self.marks = "", array.array("l", [0]), collections.Counter()
         self.order = collections.OrderedDict({0.5: None, 2.0: None})
@@ -51,7 +66,7 @@ SETTINGS.__file__, SETTINGS.count = __file__, 0
 
 def in_a_class(m: Counts) -> bool:
     Counts.total += 1
-    return Counts.total > 50
+    return Counts.total > Limit.CALLS
 
 
 def in_a_function(m: Counts) -> bool:
@@ -79,7 +94,7 @@ def in_a_module(m: Counts) -> bool:
 
 def in_a_slot(m: Counts) -> bool:
     m.slots.count += 1
-    return m.slots.count > 50
+    return m.slots.count > m.settings.limit
 
 
 def in_a_namespace(m: Counts) -> bool:
