@@ -220,7 +220,10 @@ def warn_changed(names: list[str], is_seen: bool = True) -> None:
 
 
 def _copied(value: Any) -> Any:
-    return dict(value) if isinstance(value, dict) else type(value)(value)
+    """What a container holds, in one of Python's own: another's constructor may take something else."""
+    if isinstance(value, dict):
+        return dict(value)
+    return set(value) if isinstance(value, set) else list(value)
 
 
 def _is_array(value: Any) -> bool:

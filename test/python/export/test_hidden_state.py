@@ -32,6 +32,11 @@ class Settings:
     limit: int
 
 
+class Names(list):
+    def __init__(self, count: int) -> None:
+        super().__init__(str(number) for number in range(count))
+
+
 class Slots:
     __slots__ = ("count",)
 
@@ -55,7 +60,10 @@ class Counts(nn.Linear):
         super().__init__(8, 3)
         self.slots, self.namespace = Slots(), types.SimpleNamespace(count=0)
         self.settings = Settings(50)
-        self.nested, self.pair = {"train": {"count": 0}}, ([], "a list in a tuple")
+        self.nested, self.pair = {"train": {"count": 0}, "names": Names(3)}, (
+            [],
+            "a list in a tuple",
+        )
         self.text, self.array, self.marks = "", array.array("l", [0]), collections.Counter()
         self.order = collections.OrderedDict({0.5: None, 2.0: None})
 
