@@ -88,7 +88,8 @@ class OwnStates:
         for table, name, old, new in swapped:
             if not isinstance(old, torch.Tensor):
                 continue  # Python state, of which the caller tells
-            left, target = table.get(name), self._targets[id(old)]
+            left = table[name] if name in table else None  # TorchScript's tables have no get()
+            target = self._targets[id(old)]
             role, fqn = self.states[target]
             if left is new:
                 has_gradient = new.grad_fn is not None and role == "buffer"
