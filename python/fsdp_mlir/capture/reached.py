@@ -68,7 +68,7 @@ class Place:
 
 
 class _Attributes(dict):
-    """Attributes of a class, or of an object with slots, as a table."""
+    """Attributes of a class, of an object with slots, or of the cell of a variable, as a table."""
 
     def __init__(self, owner: Any) -> None:
         self.cell = owner
@@ -100,22 +100,6 @@ class Member(Place):
     @property
     def is_set(self) -> bool:
         return not isinstance(self.table, dict) or self.key in self.table
-
-
-class _Variable(dict):
-    """A variable of an enclosing function, as a table of one value."""
-
-    def __init__(self, cell: Any) -> None:
-        self.cell = cell
-
-    def __contains__(self, key: object) -> bool:
-        return True
-
-    def __getitem__(self, key: str) -> Any:
-        return self.cell.cell_contents
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self.cell.cell_contents = value
 
 
 class Reached:
@@ -210,17 +194,18 @@ class Reached:
             self._visit(default, f"a default of {function.__name__}")
 
     def _visit_variables(self, function: Any) -> None:
-        names = [n for n in function.__code__.co_names if n in function.__globals__]
-        tables = [(name, function.__globals__) for name in names]
+        table = function.__globals__
+        places = [Place(name, table, name) for name in function.__code__.co_names if name in table]
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             if _is_assigned(cell):
-                tables.append((name, _Variable(cell)))
-        for name, table in tables:
-            self._visit_variable(Place(name, table, name))
-            if isinstance(table[name], types.ModuleType) and is_local(_file(table[name])):
+                places.append(Place(name, _Attributes(cell), "cell_contents"))
+        for place in places:
+            self._visit_variable(place)
+            module = place.read()
+            if isinstance(module, types.ModuleType) and is_local(_file(module)):
                 for key in function.__code__.co_names:
-                    if key in vars(table[name]):
-                        self._visit_variable(Place(f"{name}.{key}", vars(table[name]), key))
+                    if key in vars(module):
+                        self._visit_variable(Place(f"{place.name}.{key}", vars(module), key))
 
     def _visit_variable(self, place: Place) -> None:
         value = place.read()

@@ -199,7 +199,8 @@ class Trials:
                 trial.left.append([(place, before, plain(now)) for place, before, now in changed])
                 trial.lengths.append(self._state.lengths())
                 trial.arrays = self._state.arrays()
-                trial.unwatched.append(self._state.unwatched())
+                if known is None:  # of others nobody asks for it
+                    trial.unwatched.append(self._state.unwatched())
             return True
         except (Exception, SystemExit, OtherCall):
             return False  # of other values, which may be wrong in this code
