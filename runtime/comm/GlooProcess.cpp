@@ -81,6 +81,14 @@ void refuseTls() {
 
 } // namespace
 
+void setGlooVariables() {
+  // PyTorch 2.11's flight recorder writes down each transfer, for a debugger
+  // of process groups, and enters new groups into its table before it takes
+  // its lock: two threads that start their groups' first transfers at once
+  // corrupt it.
+  setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
+}
+
 void prepareForGloo() {
   refuseTls();
   static std::once_flag once;
@@ -89,11 +97,7 @@ void prepareForGloo() {
     // to report, not a signal to die of. Python, its usual host, ignores it
     // too.
     std::signal(SIGPIPE, SIG_IGN);
-    // PyTorch 2.11's flight recorder writes down each transfer, for a debugger
-    // of process groups, and enters new groups into its table before it takes
-    // its lock: two threads that start their groups' first transfers at once
-    // corrupt it.
-    setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
+    setGlooVariables();
     failures().next = std::set_terminate(onTerminate);
   });
 }

@@ -7,6 +7,11 @@
 
 namespace fsdp {
 
+/// Sets what PyTorch's Gloo reads of the environment, where it is not set. A
+/// program whose ranks are threads calls this before it has threads: one that
+/// reads a variable while another adds one may read memory that was freed.
+void setGlooVariables();
+
 /// Before Gloo is used; more than once does no harm. Throws Error where the
 /// environment asks for Gloo's TLS.
 void prepareForGloo();

@@ -5,6 +5,7 @@
 #include "RunDoctor.h"
 #include "Tune.h"
 #include "comm/ConnectRanks.h"
+#include "comm/GlooProcess.h"
 #include "comm/LocalRanks.h"
 #include "launch/Deadline.h"
 #include "launch/ErrorReport.h"
@@ -295,6 +296,7 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
   // c10d's notes on connections that are tried again are no news to a user;
   // what fails is reported once, by us.
   setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
+  setGlooVariables(); // here, since there is one thread
   c10::initLogging();
   const LaunchOptions &launch = line.launch;
   Membership me;

@@ -217,3 +217,12 @@ def test_version_says_what_was_found() -> None:
     cuda = r"CUDA [\d.]+, NCCL [\d.]+, (driver for CUDA [\d.]+|no driver)|no CUDA"
     pytorch = rf"PyTorch {torch.__version__.split('+')[0]} with its Gloo"
     assert re.fullmatch(rf"fsdp-run [\d.]+, {pytorch}, ({cuda})\n", said)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("ranks", (["--threads"], []), ids=("threads", "processes"))
+def test_ranks_leave_the_environment_as_it_is(compiled: chain.Compiled, ranks: list[str]) -> None:
+    """One that adds a variable while another reads one had crashed, once in many runs."""
+    watched = chain.environment(LD_PRELOAD=str(chain.binary("one_threads_environment.so")))
+    arguments = [*chain.run_arguments(compiled, 1), "--nproc", "2", "--comm", "gloo", *ranks]
+    chain.command(arguments, env=watched)
