@@ -1,5 +1,6 @@
 // Trains a compiled plan. The work is in runtime/; here are flags and ranks.
 #include "CommandLine.h"
+#include "CrashReport.h"
 #include "EndProgram.h"
 #include "Ranks.h"
 
@@ -23,6 +24,7 @@ static void endWithStarter() {
 }
 
 int main(int argc, char **argv) {
+  fsdp::reportCrashes();
   endWithStarter();
   fsdp::CommandLine line;
   if (std::optional<int> status = fsdp::parseCommandLine(argc, argv, line))

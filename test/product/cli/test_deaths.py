@@ -112,3 +112,25 @@ def test_the_user_interrupts(endless: subprocess.Popen[str]) -> None:
     endless.send_signal(signal.SIGINT)
     assert endless.wait(PATIENCE_S) == 128 + signal.SIGINT
     assert "stopped by Interrupt [FSDP-E0003]" in endless.stderr.read()
+
+
+def test_a_crash_says_where(compiled: chain.Compiled) -> None:
+    """Of a program that waits, a signal from outside is as good as a crash."""
+    process = subprocess.Popen(
+        [*chain.run_arguments(compiled, 100_000_000), "--nproc", "2", "--threads"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=chain.environment(),
+    )
+    try:
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGSEGV)
+        error = process.communicate(timeout=PATIENCE_S)[1]
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == -signal.SIGSEGV
+    said, *calls = error.splitlines()
+    assert said.startswith("fsdp-run crashed")
+    assert any("fsdp-run(+0x" in call for call in calls)
