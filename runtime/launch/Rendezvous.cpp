@@ -2,40 +2,37 @@
 
 #include "Error.h"
 #include "comm/HostProcess.h"
-#include "launch/ListeningSocket.h"
+#include "launch/LimitedCall.h"
+#include "launch/MeetingStore.h"
 #include "launch/SealedStore.h"
 #include "launch/Secret.h"
 #include "plan/FormatText.h"
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
+#include <cstring>
+#include <exception>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <unistd.h>
-
-namespace fs = std::filesystem;
 
 namespace fsdp {
-
-namespace {
 
 using Clock = std::chrono::steady_clock;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-/// What to look at where nobody comes to an address that each host has.
-std::string adviceOnHost(const std::string &host) {
-  if (host != "localhost" && host.rfind("127.", 0) != 0 && host != "::1")
-    return "";
-  return "; " + host +
-         " is this host itself: ranks of other hosts need an address that they "
-         "reach (--master-addr or MASTER_ADDR)";
-}
+/// A rank that serves the place and ends stays as long for the others to read
+/// why.
+static constexpr std::chrono::seconds toBeHeard(3);
 
-} // namespace
+/// Beyond the limit of what is waited for: for a rank that finds out who is
+/// missing, or that serves the place and waits to be heard.
+static constexpr std::chrono::seconds toEnd(5);
+
+/// What a rank says first.
+static constexpr char hello[] = "hello";
+
+/// Begins what is said in place of that where a rank does not come.
+static constexpr char declined[] = "declined: ";
 
 const char *const largePacketsAdvice =
     "are large packets lost on the way? 'ping -M do -s 1472 HOST' tells, for "
@@ -47,7 +44,8 @@ public:
   Place(const Membership &me, const MeetingPoint &where,
         const std::string &runKey, std::chrono::seconds timeout)
       : me(me), where(where), timeout(timeout),
-        deadline(Clock::now() + timeout), store(open()) {
+        deadline(Clock::now() + timeout),
+        store(openMeetingStore(me, where, timeout)) {
     keys = c10::make_intrusive<c10d::PrefixStore>(
         runKey, where.secret.empty() ? store : sealStore(store, where.secret));
   }
@@ -57,13 +55,15 @@ public:
                                     const std::string &mine);
   Connection connect(const CommOptions &options);
   void close();
+  void decline(const std::string &why);
   void waitUpTo(std::chrono::seconds limit) {
     timeout = limit;
     deadline = Clock::now() + limit;
   }
+  Clock::time_point limit() const { return deadline; }
+  std::string name() const { return nameOf(where); }
 
 private:
-  StorePtr open();
   static std::string key(const std::string &what, int rank) {
     return what + "/" + std::to_string(rank);
   }
@@ -72,11 +72,6 @@ private:
         deadline - Clock::now());
     return std::max(rest, std::chrono::milliseconds(1));
   }
-  std::string name() const {
-    return where.kind == MeetingPoint::Kind::File
-               ? where.path
-               : where.host + ":" + std::to_string(where.port);
-  }
   void put(const std::string &key, const std::string &text) {
     keys->set(key, std::vector<uint8_t>(text.begin(), text.end()));
   }
@@ -84,7 +79,8 @@ private:
   std::vector<int> absent(const std::string &what);
   bool haveJoined(const std::vector<int> &some);
   void waitForAll(const std::string &what);
-  /// For a rank that ends: gives the others a moment to say `what`.
+  /// For a rank that ends: gives the others a moment to say `what`, where the
+  /// place is gone with it.
   void leaveAfter(const std::string &what);
 
   Membership me;
@@ -94,56 +90,6 @@ private:
   StorePtr store, keys;
   bool oneHost = true;
 };
-
-StorePtr Meeting::Place::open() {
-  if (where.kind == MeetingPoint::Kind::File) {
-    // A c10d FileStore tries for minutes to open a file that cannot be there.
-    fs::path folder = fs::absolute(where.path).parent_path();
-    if (access(folder.c_str(), W_OK | X_OK) != 0)
-      throw Error(E::MeetingFailed,
-                  "cannot meet in file " + where.path + ": folder " +
-                      folder.string() +
-                      " is not there, or cannot be written; make it");
-    try {
-      return c10::make_intrusive<c10d::FileStore>(where.path, me.size);
-    } catch (const std::exception &error) {
-      throw Error(E::MeetingFailed, "cannot meet in file " + where.path + ": " +
-                                        firstLine(error.what()));
-    }
-  }
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(where.port);
-  options.isServer = me.rank == 0 && !where.launcherServes;
-  options.waitWorkers = false;
-  // A process that meets again, or whose own process group meets there too,
-  // has one server.
-  options.multiTenant = options.isServer;
-  options.timeout = left();
-  // Where this cannot be, c10d listens on all addresses, or says why not.
-  if (options.isServer)
-    options.masterListenFd = listenAt(where.host, where.port);
-  try {
-    return c10::make_intrusive<c10d::TCPStore>(where.host, options);
-  } catch (const std::exception &error) {
-    std::string text = error.what();
-    if (options.isServer && (text.find("EADDRINUSE") != std::string::npos ||
-                             text.find("in use") != std::string::npos))
-      throw Error(
-          E::PortInUse,
-          "port " + std::to_string(where.port) +
-              " is in use on this host; choose another one (--rendezvous, "
-              "--master-port or MASTER_PORT)");
-    if (options.isServer)
-      throw Error(E::MeetingFailed, "cannot serve the rendezvous at " + name() +
-                                        ": " + firstLine(error.what()));
-    throw Error(
-        E::RanksMissing,
-        std::string(where.launcherServes ? "the launcher's store" : "rank 0") +
-            " did not answer at " + name() + " within " +
-            std::to_string(timeout.count()) + " s: " + firstLine(error.what()) +
-            adviceOnHost(where.host));
-  }
-}
 
 std::vector<int> Meeting::Place::absent(const std::string &what) {
   std::vector<int> ranks;
@@ -187,7 +133,7 @@ void Meeting::Place::waitForAll(const std::string &what) {
     throw Error(E::RanksMissing,
                 late + " did not arrive at " + name() + within +
                     "start every rank, or raise --rendezvous-timeout" +
-                    adviceOnHost(where.host));
+                    adviceOnHost(where));
   }
 }
 
@@ -197,13 +143,13 @@ void Meeting::Place::agree(const Agreement &agreement) {
                 "rank " + std::to_string(me.rank) + " has met at " + name() +
                     " before; start each rank once, and remove a file that an "
                     "earlier run left");
-  nlohmann::json hello = {{"host", hostName()},
-                          {"agree", nlohmann::json::object()}};
+  nlohmann::json greeting = {{"host", hostName()},
+                             {"agree", nlohmann::json::object()}};
   for (const auto &[name, value] : agreement)
-    hello["agree"][name] = value;
+    greeting["agree"][name] = value;
   std::vector<nlohmann::json> all;
   std::vector<std::string> hosts;
-  for (const std::string &text : exchange("hello", hello.dump())) {
+  for (const std::string &text : exchange(hello, greeting.dump())) {
     all.push_back(nlohmann::json::parse(text, nullptr,
                                         /*allow_exceptions=*/false));
     if (!all.back().is_object() || !all.back().contains("agree"))
@@ -228,10 +174,12 @@ void Meeting::Place::agree(const Agreement &agreement) {
 }
 
 void Meeting::Place::leaveAfter(const std::string &what) {
-  waitUpTo(std::min(timeout, std::chrono::seconds(2)));
+  if (!serves(me, where))
+    return;
+  waitUpTo(std::min(timeout, toBeHeard));
   try {
     waitForAll(what);
-  } catch (const Error &) { // a stranger reads nothing
+  } catch (const Error &) { // late ranks, and strangers, read nothing
   }
 }
 
@@ -249,19 +197,22 @@ std::vector<std::string> Meeting::Place::exchange(const std::string &what,
   put(key(what, me.rank), mine);
   waitForAll(what);
   std::vector<std::string> all(me.size);
-  std::optional<Error> broken;
+  std::exception_ptr refused;
   for (int r = 0; r < me.size; ++r)
     try {
       all[r] = keys->get_to_str(key(what, r));
+      if (all[r].rfind(declined, 0) == 0)
+        refused = std::make_exception_ptr(
+            PeerFailure(all[r].substr(std::strlen(declined))));
     } catch (const BrokenSeal &) {
-      broken = otherSecret(r);
+      refused = std::make_exception_ptr(otherSecret(r));
     }
   // Rank 0 may be serving: nobody leaves, not even with an error, before all
   // have read.
   put(key(what + "/read", me.rank), "1");
-  if (broken) {
+  if (refused) {
     leaveAfter(what + "/read");
-    throw *broken;
+    std::rethrow_exception(refused);
   }
   try {
     waitForAll(what + "/read");
@@ -290,6 +241,17 @@ Connection Meeting::Place::connect(const CommOptions &options) {
   return result;
 }
 
+void Meeting::Place::decline(const std::string &why) {
+  std::string text =
+      declined + ("rank " + std::to_string(me.rank) + " on " + hostName() +
+                  " failed before it met the " + "others: " + why);
+  // In the name of those too that are yet to come: nobody waits for them.
+  for (int r = 0; r < me.size; ++r)
+    put(key(hello, r), text);
+  put(key(hello + std::string("/read"), me.rank), "1");
+  leaveAfter(hello + std::string("/read"));
+}
+
 /// c10d's errors are of several lines, and no Error.
 template <typename Call> static auto atMeeting(Call call) {
   try {
@@ -300,32 +262,52 @@ template <typename Call> static auto atMeeting(Call call) {
   }
 }
 
+/// c10d waits for ever for who serves the place, and is stopped or cut off.
+template <typename Call>
+static auto upTo(Clock::time_point limit, const std::string &name, Call call) {
+  return atMeeting([&] {
+    return callUpTo(limit + toEnd, std::move(call), [&] {
+      return Error(E::MeetingFailed,
+                   "the rendezvous at " + name +
+                       " does not answer; is the process that serves it "
+                       "stopped, or its host dead or cut off?");
+    });
+  });
+}
+
 Meeting::Meeting(const Membership &me, const MeetingPoint &where,
                  const std::string &runKey, std::chrono::seconds timeout)
     : place(atMeeting([&] {
-        return std::make_unique<Place>(me, where, runKey, timeout);
+        return std::make_shared<Place>(me, where, runKey, timeout);
       })) {}
 
-Meeting::~Meeting() = default;
-
 void Meeting::agree(const Agreement &agreement) {
-  atMeeting([&] { place->agree(agreement); });
+  upTo(place->limit(), place->name(),
+       [place = place, agreement] { place->agree(agreement); });
 }
 
 std::vector<std::string> Meeting::exchange(const std::string &what,
                                            const std::string &mine,
                                            std::chrono::seconds timeout) {
   place->waitUpTo(timeout);
-  return atMeeting([&] { return place->exchange(what, mine); });
+  return upTo(place->limit(), place->name(), [place = place, what, mine] {
+    return place->exchange(what, mine);
+  });
 }
 
 Connection Meeting::connect(const CommOptions &options) {
-  return atMeeting([&] { return place->connect(options); });
+  return upTo(Clock::now() + options.patience.limit, place->name(),
+              [place = place, options] { return place->connect(options); });
 }
 
 void Meeting::close(std::chrono::seconds timeout) {
   place->waitUpTo(timeout);
-  atMeeting([&] { place->close(); });
+  upTo(place->limit(), place->name(), [place = place] { place->close(); });
+}
+
+void Meeting::decline(const std::string &why) {
+  upTo(place->limit(), place->name(),
+       [place = place, why] { place->decline(why); });
 }
 
 Connection meet(const Membership &me, const MeetingPoint &where,
@@ -334,6 +316,14 @@ Connection meet(const Membership &me, const MeetingPoint &where,
   Meeting meeting(me, where, runKey, timeout);
   meeting.agree(agreement);
   return meeting.connect(options);
+}
+
+void declineToMeet(const Membership &me, const MeetingPoint &where,
+                   const std::string &runKey, const std::string &why) {
+  try {
+    Meeting(me, where, runKey, toBeHeard).decline(why);
+  } catch (const std::exception &) { // nobody is there
+  }
 }
 
 } // namespace fsdp

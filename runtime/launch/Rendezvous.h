@@ -27,7 +27,6 @@ public:
   /// Waits up to `timeout` for the place, and so long for the ranks.
   Meeting(const Membership &me, const MeetingPoint &where,
           const std::string &runKey, std::chrono::seconds timeout);
-  ~Meeting();
 
   /// Compares what must be the same. Comes first.
   void agree(const Agreement &agreement);
@@ -40,10 +39,12 @@ public:
   /// Nobody reads here any longer: rank 0, who may serve the place, waits until
   /// all say so.
   void close(std::chrono::seconds timeout);
+  /// Ends the meeting of the others, who say `why`; in place of agree().
+  void decline(const std::string &why);
 
 private:
   class Place;
-  std::unique_ptr<Place> place;
+  std::shared_ptr<Place> place;
 };
 
 /// Meets the other ranks and connects to them. Before the first collective,
@@ -54,6 +55,11 @@ private:
 Connection meet(const Membership &me, const MeetingPoint &where,
                 const std::string &runKey, const Agreement &agreement,
                 const CommOptions &options, std::chrono::seconds timeout);
+
+/// For a rank that fails before it meets the others: tells them, where the
+/// place is there or, if it is this rank's to serve, for a moment.
+void declineToMeet(const Membership &me, const MeetingPoint &where,
+                   const std::string &runKey, const std::string &why);
 
 } // namespace fsdp
 

@@ -3,6 +3,7 @@
 
 #include "comm/ConnectRanks.h"
 #include "launch/Environment.h"
+#include "launch/ErrorReport.h"
 #include "plan/PlanFile.h"
 #include "session/OpenBackend.h"
 
@@ -32,6 +33,20 @@ struct JoinedRanks {
 /// and as meet() does.
 JoinedRanks joinRanks(const plan::LoadedPlan &loaded,
                       const JoinOptions &options, const std::string &agreement);
+
+/// For a rank that fails before it joins: tells those that wait for it why.
+void declineToJoin(const JoinOptions &options, const std::string &why);
+
+/// Calls what a rank does before it joins.
+template <typename Call>
+auto beforeJoining(const JoinOptions &options, Call call) {
+  try {
+    return call();
+  } catch (...) {
+    declineToJoin(options, describeCurrentError().message);
+    throw;
+  }
+}
 
 } // namespace fsdp
 

@@ -38,9 +38,11 @@ static std::string agreementOf(const RunOptions &run, const JoinOptions &join) {
 
 static JoinedRanks joinRanks(const plan::LoadedPlan &loaded,
                              const RunOptions &run, const JoinOptions &join) {
-  checkFlags(*loaded.plan,
-             {transportFlag("comm=", join.transport),
-              {"cuda_graph=True", run.graph, plan::DeviceKind::Cuda}});
+  beforeJoining(join, [&] {
+    checkFlags(*loaded.plan,
+               {transportFlag("comm=", join.transport),
+                {"cuda_graph=True", run.graph, plan::DeviceKind::Cuda}});
+  });
   return joinRanks(loaded, join, agreementOf(run, join));
 }
 
@@ -63,8 +65,8 @@ static const plan::ProgramT &programOf(const plan::PlanT &plan,
 
 Session::Session(const std::string &planPath, RunOptions run,
                  const JoinOptions &join)
-    : loaded(readOwnPlan(planPath)), options(std::move(run)),
-      joined(joinRanks(loaded, options, join)),
+    : loaded(beforeJoining(join, [&] { return readOwnPlan(planPath); })),
+      options(std::move(run)), joined(joinRanks(loaded, options, join)),
       opened(openBackend(plan(), joined)),
       stepNames(plan::namesOfStep(
           plan(), plan::findProgram(plan(), plan::stepProgramName))),

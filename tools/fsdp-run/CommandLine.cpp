@@ -3,8 +3,8 @@
 #include "Flags.h"
 #include "HelpScreen.h"
 
+#include "Error.h"
 #include "device/Device.h"
-#include "launch/ErrorReport.h"
 #include "plan/NearestName.h"
 
 #include <CLI/CLI.hpp>
@@ -48,6 +48,32 @@ static void addOtherFlags(CLI::App &app, CLI::Option &plan, CommandLine &result,
       ->group(heading::instead);
 }
 
+static Error errorOf(const CLI::ParseError &mistake, const CLI::App &app) {
+  if (dynamic_cast<const CLI::ExtrasError *>(&mistake)) {
+    std::string first = app.remaining().at(0);
+    return Error(E::Flag,
+                 first.compare(0, 1, "-") == 0
+                     ? "there is no flag " + first +
+                           nearestHint(first.substr(0, first.find('=')),
+                                       flagNames(app)) +
+                           "; see fsdp-run --help-all"
+                     : "'" + first +
+                           "' stands behind the plan, of which there is one; "
+                           "see fsdp-run --help");
+  }
+  std::string text = mistake.what();
+  if (!text.empty())
+    text[0] = static_cast<char>(std::tolower(text[0]));
+  // As the library says it, of a flag that is given twice.
+  const std::string twice = ": At Most 1 required but received";
+  if (size_t at = text.find(twice); at != std::string::npos)
+    text = text.substr(0, at) + " is given more than once";
+  bool disagrees = dynamic_cast<const CLI::ExcludesError *>(&mistake) ||
+                   dynamic_cast<const CLI::RequiresError *>(&mistake);
+  return Error(disagrees ? E::FlagsDisagree : E::Flag,
+               text + "; see fsdp-run --help");
+}
+
 std::optional<int> parseCommandLine(int argc, char **argv,
                                     CommandLine &result) {
   CLI::App app{"Trains a compiled plan on one or more ranks: fsdp-run PLAN "
@@ -79,38 +105,26 @@ std::optional<int> parseCommandLine(int argc, char **argv,
     if (!result.doctor && result.plan.empty())
       throw CLI::RequiredError("plan");
     checkRunFlags(result.run, result.plan);
-  } catch (const Error &error) {
-    printError(error.what(), error.kind);
-    return 2;
   } catch (const CLI::Success &done) {
     return app.exit(done);
-  } catch (const CLI::ExtrasError &) {
-    std::string first = app.remaining().at(0);
-    printError(first.compare(0, 1, "-") == 0
-                   ? "there is no flag " + first +
-                         nearestHint(first.substr(0, first.find('=')),
-                                     flagNames(app)) +
-                         "; see fsdp-run --help-all"
-                   : "'" + first +
-                         "' stands behind the plan, of which there is one; see "
-                         "fsdp-run --help",
-               E::Flag);
-    return 2;
   } catch (const CLI::ParseError &mistake) {
-    std::string text = mistake.what();
-    if (!text.empty())
-      text[0] = static_cast<char>(std::tolower(text[0]));
-    // As the library says it, of a flag that is given twice.
-    const std::string twice = ": At Most 1 required but received";
-    if (size_t at = text.find(twice); at != std::string::npos)
-      text = text.substr(0, at) + " is given more than once";
-    bool disagrees = dynamic_cast<const CLI::ExcludesError *>(&mistake) ||
-                     dynamic_cast<const CLI::RequiresError *>(&mistake);
-    printError(text + "; see fsdp-run --help",
-               disagrees ? E::FlagsDisagree : E::Flag);
-    return 2;
+    throw errorOf(mistake, app);
   }
   return std::nullopt;
+}
+
+std::optional<CommandLine> parseMeeting(int argc, char **argv) {
+  CLI::App app;
+  app.allow_extras();
+  CommandLine result;
+  addLaunchFlags(app, result.launch);
+  app.add_flag("--doctor", result.doctor);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Error &) {
+    return std::nullopt;
+  }
+  return result;
 }
 
 } // namespace fsdp

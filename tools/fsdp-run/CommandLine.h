@@ -29,7 +29,11 @@ struct LaunchOptions {
 
   /// Where the ranks meet.
   std::string meetingUrl() const {
-    return rendezvous.empty() ? "env://" : rendezvous;
+    if (!rendezvous.empty())
+      return rendezvous;
+    return nodes > 1
+               ? "tcp://" + masterAddress + ":" + std::to_string(masterPort)
+               : "env://";
   }
 };
 
@@ -43,8 +47,13 @@ struct CommandLine {
 };
 
 /// Returns the process's exit status instead of a command line when there is
-/// nothing to run: after --help, --version or a mistake, which it prints.
+/// nothing to run: after --help or --version, which it prints. Throws Error for
+/// a mistake.
 std::optional<int> parseCommandLine(int argc, char **argv, CommandLine &result);
+
+/// Of a command line with a mistake what says where its ranks would meet;
+/// nothing where the mistake is there.
+std::optional<CommandLine> parseMeeting(int argc, char **argv);
 
 } // namespace fsdp
 

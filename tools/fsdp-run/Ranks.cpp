@@ -1,11 +1,11 @@
 #include "Ranks.h"
 
+#include "Decline.h"
 #include "EndProgram.h"
 #include "Error.h"
 #include "RunDoctor.h"
 #include "Tune.h"
 #include "comm/ConnectRanks.h"
-#include "comm/GlooProcess.h"
 #include "comm/LocalRanks.h"
 #include "launch/Deadline.h"
 #include "launch/ErrorReport.h"
@@ -19,8 +19,6 @@
 
 #include <ATen/Parallel.h>
 #include <atomic>
-#include <c10/util/Logging.h>
-#include <csignal>
 #include <cstdlib>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -214,11 +212,9 @@ int superviseProcesses(const CommandLine &line, bool copies, int argc,
   ranks.begin = copies ? beginRank : nullptr;
   ranks.command.push_back("--supervisor=%ERROR%");
   if (launch.rendezvous.empty())
-    ranks.command.push_back("--rendezvous=" +
-                            (launch.nodes == 1
-                                 ? "file://%MEETING%"
-                                 : "tcp://" + launch.masterAddress + ":" +
-                                       std::to_string(launch.masterPort)));
+    ranks.command.push_back("--rendezvous=" + (launch.nodes == 1
+                                                   ? "file://%MEETING%"
+                                                   : launch.meetingUrl()));
   // Ranks of one host inherit a secret; on several, people give each the same.
   if (launch.nodes == 1 && findSecret(processVariables()).empty())
     setenv(secretVariable, makeSecret().c_str(), /*overwrite=*/1);
@@ -290,25 +286,13 @@ void checkLaunch(const CommandLine &line, const Membership &me) {
 } // namespace
 
 int runRanks(const CommandLine &line, int argc, char **argv) {
-  // Whoever read our words may be gone: that is no reason to end.
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN); // beyond `ulimit -f`
-  // c10d's notes on connections that are tried again are no news to a user;
-  // what fails is reported once, by us.
-  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
-  setGlooVariables(); // here, since there is one thread
-  c10::initLogging();
   const LaunchOptions &launch = line.launch;
   Membership me;
   try {
-    // An explicit --nproc wins over a batch system's surroundings.
-    if (!launch.nproc || !launch.supervisor.empty() || std::getenv("RANK"))
-      me = findMembership(processVariables());
+    me = membershipOf(launch);
     checkLaunch(line, me);
-    // Whether this process is one of the ranks that somebody started.
-    bool isMember = !launch.supervisor.empty() ||
-                    (!launch.nproc && !launch.threads && !me.source.empty());
-    if (line.doctor && !isMember && launch.nproc * launch.nodes > 1)
+    bool isOne = isMember(launch, me);
+    if (line.doctor && !isOne && launch.nproc * launch.nodes > 1)
       return superviseProcesses(line, /*copies=*/false, argc, argv);
     if (line.doctor)
       return asMember(line, me, [&](Connection &) -> int {
@@ -321,9 +305,9 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
       tune(*loaded.plan, line.tune);
       return 0;
     }
-    int local = isMember ? 1 : std::max(launch.nproc, 1);
-    int size = isMember ? me.size : local * launch.nodes;
-    bool threads = size == 1 || (!isMember && launch.threads);
+    int local = isOne ? 1 : std::max(launch.nproc, 1);
+    int size = isOne ? me.size : local * launch.nodes;
+    bool threads = size == 1 || (!isOne && launch.threads);
     Transports transports =
         resolveTransport(launch.transport, loaded.plan->device, threads);
     checkFlags(*loaded.plan, deviceFlags(line));
@@ -333,10 +317,10 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
                        std::to_string(plan::numRanks(*loaded.plan)));
     if (threads)
       return runThreads(line, loaded, transports, size);
-    return isMember ? runMember(line, loaded, transports, me)
-                    : superviseProcesses(
-                          line, loaded.plan->device == plan::DeviceKind::Cpu,
-                          argc, argv);
+    return isOne ? runMember(line, loaded, transports, me)
+                 : superviseProcesses(
+                       line, loaded.plan->device == plan::DeviceKind::Cpu, argc,
+                       argv);
   } catch (...) {
     RankError error = describeCurrentError();
     if (!launch.supervisor.empty())
@@ -344,6 +328,7 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
     else
       printError(error.message, error.kind, me.size > 1 ? me.rank : -1);
     writeLauncherErrorFile(error);
+    decline(line, error.message);
     return 1;
   }
 }

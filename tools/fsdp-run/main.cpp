@@ -1,8 +1,11 @@
 // Trains a compiled plan. The work is in runtime/; here are flags and ranks.
 #include "CommandLine.h"
 #include "CrashReport.h"
+#include "Decline.h"
 #include "EndProgram.h"
+#include "Error.h"
 #include "Ranks.h"
+#include "launch/ErrorReport.h"
 
 #include <csignal>
 #include <cstdlib>
@@ -26,8 +29,16 @@ static void endWithStarter() {
 int main(int argc, char **argv) {
   fsdp::reportCrashes();
   endWithStarter();
+  fsdp::prepareProcess();
   fsdp::CommandLine line;
-  if (std::optional<int> status = fsdp::parseCommandLine(argc, argv, line))
-    fsdp::endPrinted(*status);
+  try {
+    if (std::optional<int> status = fsdp::parseCommandLine(argc, argv, line))
+      fsdp::endPrinted(*status);
+  } catch (const fsdp::Error &mistake) {
+    fsdp::printError(mistake.what(), mistake.kind);
+    if (auto meeting = fsdp::parseMeeting(argc, argv))
+      fsdp::decline(*meeting, mistake.what());
+    fsdp::endProgram(2);
+  }
   fsdp::endProgram(fsdp::runRanks(line, argc, argv));
 }

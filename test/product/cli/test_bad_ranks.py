@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import pathlib
@@ -14,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from product.cli.conftest import CLASSIFIER
 from product.cli.refusals import HANG_S, check_refusal, run_refused
-from product.cli.test_launch import started
+from product.cli.test_launch import free_port, started
 from support import chain
 
 
@@ -112,24 +113,59 @@ def test_a_rank_that_fails_while_it_loads(compiled: chain.Compiled, tmp_path: pa
     assert not (tmp_path / "flight-rank1.json").exists()
 
 
-@pytest.mark.parametrize("kind", ("tcp", "file"))
+@pytest.mark.parametrize(
+    "kind, rank", (("tcp", 0), ("tcp", 1), ("file", 0), ("silent", 1)), ids=str
+)
 def test_rank_that_never_arrives(
-    kind: str, compiled: chain.Compiled, tmp_path: pathlib.Path
+    kind: str, rank: int, compiled: chain.Compiled, tmp_path: pathlib.Path
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    meeting = {
-        "tcp": f"tcp://127.0.0.1:{port}",
-        "file": f"file://{tmp_path}/meeting",
-    }[kind]
-    saved = tmp_path / "saved.safetensors"
-    command = rank_command(compiled, meeting, saved) + ["--rendezvous-timeout", "3"]
-    env = chain.environment(RANK="0", WORLD_SIZE="2")
-    with started([command], [env]) as (process,):
+    """Or whose process is stopped: its socket takes connections, and nobody answers."""
+    with contextlib.ExitStack() as stack:
+        port = free_port()
+        if kind == "silent":
+            silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            port = silent.getsockname()[1]
+        meeting = f"file://{tmp_path}/meeting" if kind == "file" else f"tcp://127.0.0.1:{port}"
+        saved = tmp_path / "saved.safetensors"
+        command = rank_command(compiled, meeting, saved) + ["--rendezvous-timeout", "1"]
+        processes = started([command], [chain.environment(RANK=str(rank), WORLD_SIZE="2")])
+        (process,) = stack.enter_context(processes)
         output = process.communicate(timeout=HANG_S)[0]
-    check_refusal(process.returncode, output, r"rank 1\b", r"\b3\b", "FSDP-E0605")
-    assert ("127.0.0.1 is this host itself" in output) == (kind == "tcp")
+    check_refusal(process.returncode, output, rf"rank {1 - rank}\b", "within 1 s", "FSDP-E0605")
+    assert ("127.0.0.1 is this host itself" in output) == (kind != "file")
+    assert not saved.exists()
+
+
+@pytest.mark.parametrize(
+    "mistake, words",
+    (("--no-such-flag", "no flag"), ("no.plan", "cannot (open|read)"), ("alone", "mesh")),
+)
+@pytest.mark.parametrize("failing", (0, 1))
+def test_a_rank_that_fails_on_its_way(
+    failing: int,
+    mistake: str,
+    words: str,
+    archive: pathlib.Path,
+    compiled: chain.Compiled,
+    tmp_path: pathlib.Path,
+) -> None:
+    """The one that waits for it hears why, whichever of them is to serve the place."""
+    saved = tmp_path / "saved.safetensors"
+    meeting = f"tcp://127.0.0.1:{free_port()}"
+    command = rank_command(compiled, meeting, saved)
+    wrong = [*command, mistake]
+    if mistake == "no.plan":
+        wrong = [str(tmp_path / mistake) if c == str(compiled.plan) else c for c in command]
+    elif mistake == "alone":
+        alone = chain.lower(CLASSIFIER, archive, tmp_path / "alone", (), "mesh=1").plan
+        wrong = [str(alone) if c == str(compiled.plan) else c for c in command]
+    commands = [wrong if rank == failing else command for rank in range(2)]
+    environments = [chain.environment(RANK=str(rank), WORLD_SIZE="2") for rank in range(2)]
+    with started(commands, environments) as processes:
+        outputs = [process.communicate(timeout=HANG_S)[0] for process in processes]
+    check_refusal(processes[failing].returncode, outputs[failing], words)
+    told = rf"rank {failing} on \S+ failed before it met the others: .*{words}.*FSDP-E0610"
+    check_refusal(processes[1 - failing].returncode, outputs[1 - failing], told)
     assert not saved.exists()
 
 

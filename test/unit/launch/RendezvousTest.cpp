@@ -16,24 +16,27 @@ using fsdp::test::TemporaryFolder;
 namespace {
 
 /// What each of `arriving` ranks of `size` says after meeting in a file; "":
-/// they met and added up their ranks.
+/// they met and added up their ranks. Another one declines to come.
 std::vector<std::string>
 meetInFile(int arriving, int size, int timeout,
            const std::function<Agreement(int)> &agreement,
-           const std::vector<std::string> &secrets = {}) {
+           const std::vector<std::string> &secrets = {}, int declining = -1) {
   TemporaryFolder folder;
   std::vector<std::string> errors(arriving);
+  auto at = [&](int rank) {
+    MeetingPoint where;
+    where.path = folder / "meeting";
+    where.secret = secrets.empty() ? "" : secrets[rank];
+    return where;
+  };
   std::vector<std::thread> threads;
   for (int r = 0; r < arriving; ++r)
     threads.emplace_back([&, r] {
       Membership me;
       me.rank = r;
       me.size = size;
-      MeetingPoint where;
-      where.path = folder / "meeting";
-      where.secret = secrets.empty() ? "" : secrets[r];
       try {
-        Connection met = meet(me, where, "test", agreement(r), {},
+        Connection met = meet(me, at(r), "test", agreement(r), {},
                               std::chrono::seconds(timeout));
         double sum = r;
         met.communicator->allReduce(&sum, &sum, 1, plan::DType::Float64);
@@ -43,6 +46,8 @@ meetInFile(int arriving, int size, int timeout,
         errors[r] = error.what();
       }
     });
+  if (declining >= 0)
+    declineToMeet({declining, size}, at(declining), "test", "a bad plan");
   for (std::thread &thread : threads)
     thread.join();
   return errors;
@@ -86,6 +91,29 @@ TEST(Rendezvous, SeveralHostsAreNamed) {
 TEST(Rendezvous, RankThatNeverComesIsNamed) {
   for (const std::string &error : meetInFile(2, 4, 1, same))
     EXPECT_NE(error.find("rank 2, rank 3 of 4"), std::string::npos) << error;
+}
+
+TEST(Rendezvous, ARankThatServesAndNeverComesIsWaitedForNoLonger) {
+  Membership me;
+  me.rank = 1;
+  me.size = 2;
+  MeetingPoint where;
+  where.kind = MeetingPoint::Kind::Server;
+  where.host = "127.0.0.1";
+  where.port = 1; // a system's own, where nobody listens
+  auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(test::identifierThrownBy([&] {
+              meet(me, where, "test", same(0), {}, std::chrono::seconds(2));
+            }),
+            "FSDP-E0605");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin,
+            std::chrono::milliseconds(2500));
+}
+
+TEST(Rendezvous, ARankThatDeclinesEndsTheMeeting) {
+  auto errors = meetInFile(2, 3, 60, same, {}, /*declining=*/2);
+  EXPECT_NE(errors[0].find("rank 2 on "), std::string::npos) << errors[0];
+  EXPECT_NE(errors[1].find(": a bad plan"), std::string::npos) << errors[1];
 }
 
 TEST(Rendezvous, AFolderThatIsNotThereIsNoMeetingPlace) {

@@ -23,9 +23,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     argv.push_back(word.data());
   argv.push_back(nullptr);
   CommandLine line;
-  if (parseCommandLine(static_cast<int>(words.size()), argv.data(), line))
-    return 0;
   try {
+    if (parseCommandLine(static_cast<int>(words.size()), argv.data(), line))
+      return 0;
     parseMeetingPoint(
         line.launch.meetingUrl(),
         [](const std::string &) -> std::optional<std::string> { return {}; });
