@@ -1,6 +1,7 @@
 #include "comm/GlooCommunicator.h"
 
 #include "Error.h"
+#include "comm/AwaitWork.h"
 #include "comm/GlooGroups.h"
 #include "comm/GlooProcess.h"
 #include "comm/KeptArenas.h"
@@ -281,21 +282,15 @@ void GlooCommunicator::await(c10d::Work &work, const InFlight &flight) {
                  awaited.name);
   guarded(awaited, [&] {
     auto begin = Clock::now();
-    for (bool told = false;;) {
-      try {
-        work.wait(lookAround);
-        return;
-      } catch (...) {
-        if (work.isCompleted())
-          throw;
-      }
+    bool told = false;
+    awaitWork(work, lookAround, [&] {
       groups.requireOpen();
       requireThreads(awaited.name);
       if (told || Clock::now() - begin < patience.noteAfter)
-        continue;
+        return;
       told = true;
       rankWatch.note(awaited);
-    }
+    });
   });
 }
 

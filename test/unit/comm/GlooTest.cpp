@@ -3,6 +3,7 @@
 #include "comm/GlooCommunicator.h"
 
 #include "RankProcesses.h"
+#include "comm/AwaitWork.h"
 
 #include <fstream>
 #include <gtest/gtest.h>
@@ -58,7 +59,36 @@ struct Gather : Transfer {
   }
 };
 
+/// A transfer that ends as a wait for it gives up.
+struct LateWork : c10d::Work {
+  explicit LateWork(std::string failure) : failure(std::move(failure)) {}
+  bool wait(std::chrono::milliseconds) override {
+    if (!std::exchange(ended, true))
+      throw std::runtime_error("Operation timed out!");
+    if (!failure.empty())
+      throw std::runtime_error(failure);
+    return true;
+  }
+  bool isCompleted() override { return ended; }
+
+  bool ended = false;
+  std::string failure;
+};
+
 } // namespace
+
+TEST(Gloo, ATransferThatEndsWithAnIntervalSaysHow) {
+  for (const std::string failure : {"", "connection closed by peer"}) {
+    LateWork work(failure);
+    std::string thrown;
+    try {
+      awaitWork(work, std::chrono::milliseconds(1), [] {});
+    } catch (const std::exception &error) {
+      thrown = error.what();
+    }
+    EXPECT_EQ(thrown, failure);
+  }
+}
 
 TEST(Gloo, RanksThatDoSomethingElseAreTold) {
   struct Change {
