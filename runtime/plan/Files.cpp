@@ -52,9 +52,13 @@ std::string readRegularFile(const std::string &path, uint64_t most) {
   return contents;
 }
 
+static int openNew(const std::string &path) {
+  return open(path.c_str(),
+              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
 int makeFile(const std::string &path) {
-  int file = open(path.c_str(),
-                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  int file = openNew(path);
   if (file < 0)
     throw Error(E::FileUnwritable, "cannot write '" + path + "': " + problem());
   return file;
@@ -114,6 +118,44 @@ std::optional<int> descriptorAt(const std::string &path) {
   return std::nullopt;
 }
 
+/// The name under which a file is written before it has its own. A process of
+/// this number may have died and left one.
+static std::string temporaryOf(const std::string &path) {
+  std::string temporary = path + ".tmp" + std::to_string(getpid());
+  unlink(temporary.c_str());
+  return temporary;
+}
+
+WritablePlace::WritablePlace(const std::string &path) {
+  auto refuse = [&](const std::string &why) {
+    throw Error(E::FileUnwritable, "cannot write " + path + ": " + why);
+  };
+  if (std::optional<int> descriptor = descriptorAt(path)) {
+    int flags = fcntl(*descriptor, F_GETFL);
+    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+      refuse(flags < 0 ? problem() : "it is open to be read");
+    return;
+  }
+  if (isNoFile(path)) {
+    pipe = openToWrite(path, 0);
+    if (*pipe < 0)
+      refuse(reasonOfOpening());
+    return;
+  }
+  std::string temporary = temporaryOf(path);
+  int file = openNew(temporary);
+  if (file < 0)
+    refuse(problem() + "; name a file in a folder that is there, and can be "
+                       "written to");
+  close(file);
+  unlink(temporary.c_str());
+}
+
+WritablePlace::~WritablePlace() {
+  if (pipe)
+    close(*pipe);
+}
+
 static void writeInPlace(const std::string &bytes, const std::string &path) {
   int file = openToWrite(path, 0);
   if (file < 0)
@@ -136,9 +178,7 @@ void writeFileAtomically(const std::string &bytes, const std::string &path,
   }
   if (isNoFile(path))
     return writeInPlace(bytes, path);
-  std::string temporary = path + ".tmp" + std::to_string(getpid());
-  // A process of this number may have died here.
-  unlink(temporary.c_str());
+  std::string temporary = temporaryOf(path);
   int file = makeFile(temporary);
   bool written = writeAll(file, bytes) &&
                  (durability == Durability::Process || fsync(file) == 0);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace fsdp {
 
@@ -38,6 +39,20 @@ std::string reasonOfOpening();
 /// also where that is a file. Renaming would replace the link itself, for all
 /// who use it.
 std::optional<int> descriptorAt(const std::string &path);
+
+/// A file that is to be written later, and could be now: its constructor throws
+/// Error where it could not. A pipe stays open as long as this, since its
+/// reader would see its end.
+class WritablePlace {
+public:
+  explicit WritablePlace(const std::string &path);
+  WritablePlace(WritablePlace &&from)
+      : pipe(std::exchange(from.pipe, std::nullopt)) {}
+  ~WritablePlace();
+
+private:
+  std::optional<int> pipe;
+};
 
 /// What a file must survive.
 enum class Durability {

@@ -35,7 +35,9 @@ static std::string linesUpTo(const std::string &path, uint64_t done) {
 static int openBehindLink(const std::string &path) {
   int file = openToWrite(path, O_APPEND);
   struct stat status;
-  if (file < 0 || (fstat(file, &status) == 0 && !S_ISREG(status.st_mode)))
+  bool dangles = file < 0 && errno == ENOENT;
+  if (!dangles &&
+      (file < 0 || (fstat(file, &status) == 0 && !S_ISREG(status.st_mode))))
     return file;
   close(file);
   errno = ELOOP;

@@ -1,30 +1,18 @@
 #include "train/OutputFiles.h"
 
 #include "Error.h"
-#include "plan/Files.h"
 #include "state/SaveWeights.h"
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <unistd.h>
 
 namespace fsdp {
 
-static void checkWritable(const std::string &file) {
-  if (file.empty())
-    return;
-  std::filesystem::path path(file);
+static WritablePlace findPlace(const std::string &file) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
+  if (std::filesystem::is_directory(file, ignored))
     throw Error(E::FileUnwritable,
                 "cannot write " + file + ": it is a folder; name a file");
-  std::string folder =
-      path.has_parent_path() ? path.parent_path().string() : ".";
-  if (access(folder.c_str(), W_OK | X_OK) != 0)
-    throw Error(E::FileUnwritable,
-                "cannot write " + file + ": " + std::strerror(errno) +
-                    "; name a file in a folder that is there");
+  return WritablePlace(file);
 }
 
 /// Of tensors, which are written in any order and then renamed.
@@ -37,17 +25,20 @@ static void checkRegular(const std::string &file) {
                     ": it is no regular file; name another one");
 }
 
-void checkOutputs(const plan::PlanT &plan, const RunOptions &options) {
+std::vector<WritablePlace> checkOutputs(const plan::PlanT &plan,
+                                        const RunOptions &options) {
+  std::vector<WritablePlace> places;
   for (const std::string &file :
        {options.save, options.summary, options.metrics, options.trace,
         options.evalOutputs})
-    checkWritable(file);
+    if (!file.empty())
+      places.push_back(findPlace(file));
   for (const std::string &file : {options.save, options.evalOutputs})
     checkRegular(file);
-  if (options.save.empty())
-    return;
-  requireRoom("the file of trained weights", savedBytes(plan),
-              std::filesystem::absolute(options.save).parent_path().string());
+  if (!options.save.empty())
+    requireRoom("the file of trained weights", savedBytes(plan),
+                std::filesystem::absolute(options.save).parent_path().string());
+  return places;
 }
 
 void requireRoom(const std::string &what, uint64_t bytes,

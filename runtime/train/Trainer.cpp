@@ -44,7 +44,7 @@ public:
     if (!options.evalOutputs.empty())
       ofSamples.emplace(plan, options.evalOutputs, communicator);
     if (communicator.rank() == 0)
-      checkOutputs(plan, options);
+      outputs = checkOutputs(plan, options);
     requireSameOnAllRanks(communicator, data.found());
     checkpoints = openCheckpoints();
     load(backend);
@@ -89,6 +89,7 @@ private:
   StepTrace trace;
   StepLog log;
   std::optional<SampleOutputs> ofSamples; // of evaluations
+  std::vector<WritablePlace> outputs;
   std::optional<LoadedRun> state;
   Executor *executor = nullptr;             // of the state
   std::vector<int64_t> startPeaks;          // by rank

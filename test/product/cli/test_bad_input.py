@@ -3,9 +3,11 @@ status, no output file and no hang."""
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import shutil
+import subprocess
 import zipfile
 from typing import Any
 
@@ -15,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from product.cli.conftest import CLASSIFIER, SMALL
-from product.cli.refusals import refused, run_refused
+from product.cli.refusals import HANG_S, refused, run_refused
 from support import chain
 
 
@@ -262,19 +264,45 @@ def test_output_folder_that_is_missing(compiled: chain.Compiled, tmp_path: pathl
     run_refused(compiled, tmp_path, r"nowhere", extra=extra)
 
 
-def test_metrics_do_not_follow_a_link(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("there", (True, False))
+def test_metrics_do_not_follow_a_link(
+    there: bool, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
     of_another = tmp_path / "of-another"
-    of_another.write_text("kept")
+    if there:
+        of_another.write_text("kept")
     (tmp_path / "metrics.jsonl").symlink_to(of_another)
     extra = ["--threads", "--metrics", tmp_path / "metrics.jsonl"]
     run_refused(compiled, tmp_path, r"metrics\.jsonl: it is a link; name the file", extra=extra)
-    assert of_another.read_text() == "kept"
+    assert not there or of_another.read_text() == "kept"
 
 
-def test_metrics_do_not_wait_for_a_reader(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
-    os.mkfifo(tmp_path / "metrics.jsonl")
-    extra = ["--threads", "--metrics", tmp_path / "metrics.jsonl"]
-    run_refused(compiled, tmp_path, r"metrics\.jsonl: nobody reads from this pipe", extra=extra)
+@pytest.mark.parametrize("flag", ("--metrics", "--summary", "--trace"))
+@pytest.mark.parametrize(
+    "place, why",
+    (
+        ("pipe", "nobody reads from this pipe"),
+        ("/dev/fd/77", "Bad file descriptor"),
+        ("/proc/none", "cannot write /proc/none: .*; name a file in a folder"),
+    ),
+)
+def test_what_cannot_be_written_is_refused_before_a_step(
+    place: str, why: str, flag: str, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    extra = ["--threads", flag, tmp_path / place]
+    assert "step: 1" not in run_refused(compiled, tmp_path, why, extra=extra)
+
+
+def test_a_summary_waits_for_no_second_reader(
+    compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    """What is tried at the start is no end to who reads the pipe."""
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE) as reader:
+        run = [*chain.run_arguments(compiled, 1), "--threads", "--nproc", 2]
+        chain.command([*run, "--summary", tmp_path / "pipe"], timeout=HANG_S)
+        assert json.loads(reader.communicate(timeout=HANG_S)[0])["steps"] == 1
 
 
 # Archives
