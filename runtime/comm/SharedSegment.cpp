@@ -24,6 +24,8 @@ static std::string lastError() {
   std::string text = std::strerror(errno);
   if (errno == EMFILE)
     text += "; allow more with ulimit -n";
+  if (errno == EFBIG)
+    text += ", than ulimit -f allows; allow more";
   return text;
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 namespace fsdp {
 
@@ -19,6 +20,15 @@ RankError describeCurrentError() {
     return {error.what() + error.addition, error.kind, /*consequence=*/true};
   } catch (const std::bad_alloc &) {
     return {"out of memory; use more ranks or a smaller batch", E::OutOfMemory};
+  } catch (const std::system_error &error) {
+    // Who throws it has nothing else to say: std::thread.
+    if (error.code() == std::errc::resource_unavailable_try_again)
+      return {
+          "a thread cannot be started: " + error.code().message() +
+              "; allow more processes (ulimit -u, or the container's limit) "
+              "or more memory (ulimit -v)",
+          E::System};
+    return {firstLine(error.what()), kindOf(error)};
   } catch (const std::exception &error) {
     return {firstLine(error.what()), kindOf(error)};
   }

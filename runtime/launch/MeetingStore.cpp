@@ -6,6 +6,7 @@
 #include "plan/FormatText.h"
 
 #include <filesystem>
+#include <sys/resource.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <unistd.h>
@@ -41,7 +42,20 @@ static Error cannotMeet(const MeetingPoint &where, const std::string &why) {
                "cannot meet in file " + where.path + ": " + why);
 }
 
+/// What is said there is far less, and waited for without end where it does
+/// not fit.
+static void requireRoom(const MeetingPoint &where, int ranks) {
+  rlim_t needed = rlim_t(16384) * ranks;
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < needed)
+    throw cannotMeet(where, "it takes up to " + std::to_string(needed) +
+                                " bytes, and ulimit -f allows " +
+                                std::to_string(limit.rlim_cur) +
+                                "; allow more");
+}
+
 static StorePtr openFile(const MeetingPoint &where, int ranks) {
+  requireRoom(where, ranks);
   // A c10d FileStore tries for minutes to open a file that cannot be there.
   fs::path folder = fs::absolute(where.path).parent_path();
   if (access(folder.c_str(), W_OK | X_OK) != 0)

@@ -305,6 +305,20 @@ def test_a_summary_waits_for_no_second_reader(
         assert json.loads(reader.communicate(timeout=HANG_S)[0])["steps"] == 1
 
 
+@pytest.mark.parametrize(
+    "limit, comm, words",
+    (
+        (1000, "auto", "takes up to .* ulimit -f allows 1000; allow more"),
+        (65536, "shm", "File too large, than ulimit -f allows; allow more"),
+    ),
+)
+def test_a_limit_of_the_sizes_of_files_is_named(
+    limit: int, comm: str, words: str, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    run = [*chain.run_arguments(compiled, 1), "--nproc", 2, "--comm", comm]
+    refused(["prlimit", f"--fsize={limit}", *run], words, absent=tmp_path / "none")
+
+
 # Archives
 
 
