@@ -3,6 +3,7 @@
 #include "FlagValidators.h"
 #include "Flags.h"
 
+#include <charconv>
 #include <filesystem>
 
 namespace fsdp {
@@ -287,19 +288,22 @@ void checkRunFlags(const RunOptions &run, const std::string &plan) {
 
 /// "3:5", or "3" for one step.
 static TracedSteps parseSteps(const std::string &text) {
-  unsigned long long first = 0, last = 0;
-  char rest = 0;
-  int read = std::sscanf(text.c_str(), "%llu:%llu%c", &first, &last, &rest);
-  if (read == 1 && text.find_first_not_of("0123456789") == std::string::npos)
-    last = first;
-  else if (read != 2)
-    first = 0;
-  if (first < 1 || last < first || text.find('-') != std::string::npos)
+  TracedSteps steps{};
+  const char *end = text.data() + text.size();
+  auto read = std::from_chars(text.data(), end, steps.first);
+  steps.last = steps.first;
+  if (read.ec == std::errc() && read.ptr != end && *read.ptr == ':')
+    read = std::from_chars(read.ptr + 1, end, steps.last);
+  if (read.ec == std::errc::result_out_of_range)
+    throw CLI::ValidationError("--trace-steps",
+                               "'" + text + "' goes beyond any run's steps");
+  if (read.ec != std::errc() || read.ptr != end || steps.first < 1 ||
+      steps.last < steps.first)
     throw CLI::ValidationError(
         "--trace-steps", "'" + text +
                              "' is no range of steps, as in 3:5 (steps count "
                              "from 1, and both ends are traced)");
-  return {first, last};
+  return steps;
 }
 
 static void addTraceFlags(CLI::App &app, RunOptions &run) {

@@ -280,6 +280,7 @@ def test_a_run_that_is_stopped_leaves_what_it_did(plans: Plans, tmp_path: pathli
         (["--trace", "T", "--trace-steps", "0:2"], "is no range of steps"),
         (["--trace", "T", "--trace-steps", "3:2"], "is no range of steps"),
         (["--trace", "T", "--trace-steps", "2:x"], "is no range of steps"),
+        (["--trace", "T", "--trace-steps", f"2:{1 << 64}"], "'2:18446744073709551616' goes beyond"),
         (["--trace-steps", "2:3"], "--trace-steps requires --trace"),
         (["--trace", "/nowhere/t.json"], "cannot write /nowhere/t.json"),
         (["--trace", "T", "--trace-cluster", "moon"], "cluster=moon is neither"),
