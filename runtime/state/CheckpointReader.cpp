@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 namespace fsdp::checkpoint {
 
@@ -28,6 +29,16 @@ Manifest readCheckpoint(const std::string &folder) {
   } catch (const Error &error) {
     throw Damage(error.what(), error.kind);
   }
+}
+
+void requireOwnName(const std::string &folder, const Manifest &manifest) {
+  std::string own = Folder("").pathOf(manifest.run.step).substr(1);
+  std::string name = std::filesystem::path(folder).filename().string();
+  if (name != own)
+    throw Damage(folder + " is the checkpoint of step " +
+                 std::to_string(manifest.run.step) +
+                 " under another one's name; call it " + own +
+                 " again, or name it in --resume to go on from it");
 }
 
 std::string readLoaderState(const std::string &folder, const Manifest &manifest,

@@ -23,6 +23,10 @@ Manifest readManifestFile(const std::string &path);
 /// The manifest of the checkpoint in a folder. Throws Damage.
 Manifest readCheckpoint(const std::string &folder);
 
+/// Among the checkpoints of a run the name says which one is the newest. Throws
+/// Damage where a folder has another step's.
+void requireOwnName(const std::string &folder, const Manifest &manifest);
+
 /// What a rank's loader left in the checkpoint in a folder; empty: it left
 /// nothing. Throws Damage that names the file.
 std::string readLoaderState(const std::string &folder, const Manifest &manifest,

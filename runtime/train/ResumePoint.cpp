@@ -91,6 +91,8 @@ void ResumePoint::openNewest() {
     problem.clear();
     try {
       manifest = checkpoint::readCheckpoint(paths.front());
+      if (communicator.rank() == 0 && !named)
+        checkpoint::requireOwnName(paths.front(), *manifest);
     } catch (const checkpoint::Damage &damage) {
       problem = damage.what();
     }

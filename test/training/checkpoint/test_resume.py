@@ -61,6 +61,18 @@ def test_another_layout_goes_on_with_the_same_bits(
     assert without_ends(cut.rows()) == without_ends(whole.rows())
 
 
+def test_a_checkpoint_under_a_later_name_is_not_the_newest(
+    lowered: Callable[[str], chain.Compiled], tmp_path: pathlib.Path
+) -> None:
+    """It would be so again behind each checkpoint that the run writes from there on."""
+    runs = Runs(lowered("mesh=2"), 2, tmp_path)
+    runs.train("--steps", 4, "--checkpoint-interval", 2)
+    (runs.checkpoints / "step-00000004").rename(runs.checkpoints / "step-00000009")
+    output = runs.train("--steps", 5)
+    assert "of step 4 under another one's name; call it step-00000004 again" in output
+    assert "resumed after step 2" in output
+
+
 def of_each_rank(argv: list[str]) -> Any:
     """A step with a bias that is in no unit, which each rank trains by its own gradients."""
     step = training_step(argv)
