@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import sys
 
 import pytest
@@ -151,6 +152,16 @@ def test_ranks_that_differ_are_refused(compile_step: Compile, ranks: Ranks) -> N
     for kind, words in found:
         assert kind == "RunError"
         assert "rank 0 and rank 1 have a different plan" in words
+
+
+def test_a_rank_that_cannot_load_tells_the_other(
+    compile_step: Compile, ranks: Ranks, tmp_path: pathlib.Path
+) -> None:
+    compiled = compile_step("mesh=2")
+    plans = [str(compiled.plan), str(tmp_path / "none.plan")]
+    (kind, said), _ = ranks.call("load_different", plans, str(compiled.weights), ranks.meeting())
+    assert kind == "RankFailure"
+    assert re.match(r"rank 1 on .* failed before it met the others: .*none\.plan", said)
 
 
 def test_a_call_of_one_rank_alone_is_refused(
