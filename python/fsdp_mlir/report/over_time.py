@@ -26,9 +26,14 @@ def schedule(run: Run, shown: Timeline, picture: Timeline) -> Markup:
         facts.append(
             f"Measured is step {shown.processes[-1].step}, the median of the traced ones on rank 0."
         )
+    where = "; trace.json has each" if run.measured else ""
     if picture.left_out:
-        where = "; trace.json has them" if run.measured else ""
         facts.append(f"Not drawn, to keep the page small: {', '.join(picture.left_out)}{where}.")
+    if merged := max((bars.merged for bars in picture.processes), default=0):
+        facts.append(
+            "To keep the page small, neighbours on a track that together take at most "
+            f"{of_time(merged / 1000)} are one bar{where}."
+        )
     rows = [
         (bars.name, bars.step or "", of_time(bars.length / 1000), of_time(bars.exposed_ns / 1000))
         for bars in shown.processes
@@ -115,12 +120,13 @@ def _measured(run: Run, shown: Timeline) -> Markup:
     ranks = [bars.name for bars in shown.processes if bars.step]
     foreseen = {
         entry["name"]: entry
-        for program in run.plan["programs"].values()
-        for entry in program["exposed"]
+        for program in programs_of_a_step(run)
+        for entry in run.plan["programs"][program]["exposed"]
     }
     rows: list[list[Cell]] = []
     for wait in waits(shown):
         mean, late = sum(wait.exposed) / len(ranks), wait.for_others / len(ranks)
+        cause: Cell
         if late * 2 > mean:
             cause = f"most of it waits for {wait.last}, which comes later"
             remedy = (
@@ -135,7 +141,8 @@ def _measured(run: Run, shown: Timeline) -> Markup:
             help_ = _up_to(remedy, late)
         else:
             cause = "most of it passes after all ranks have come"
-            entry = foreseen.get(wait.name)
+            if entry := foreseen.get(wait.name):
+                cause = joined((cause, "; predicted: ", tag("b", entry["cause"])))
             help_ = _help(entry) if entry else _up_to(_LINKS, mean - late)
         times = [of_time(ns / 1000) for ns in wait.exposed]
         predicted = of_time(wait.predicted / 1000)

@@ -19,7 +19,7 @@ _HERE = Path(__file__).parent
 # Longer pages open slowly, and mail does not take them.
 MOST_BYTES = 5 << 20
 # Rows of a list and bars of the picture, for runs that are larger and larger.
-_DETAILS = ((400, MOST_BARS), (400, MOST_BARS // 4), (100, MOST_BARS // 16), (20, 0))
+_DETAILS = ((400, MOST_BARS), (400, MOST_BARS // 4), (100, MOST_BARS // 16), (20, MOST_BARS // 64))
 
 
 def write_report(run: Run, target: Path) -> None:

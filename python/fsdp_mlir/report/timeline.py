@@ -10,6 +10,8 @@ Json = dict[str, Any]
 # Bars that one page draws; each takes about 20 bytes of it.
 MOST_BARS = 100_000
 MOST_RANKS = 4
+# Parts of a step that are drawn apart where there are more bars.
+FINEST = 8_000
 # Times of a memory counter; a screen has fewer pixels.
 MOST_POINTS = 4_000
 
@@ -23,6 +25,7 @@ class Bars:
         lanes: by track: its name, and its bars (begin, duration, number in the table).
         memory: by counter: the names of its kinds, and (time, bytes of each) as they change.
         exposed_ns: time that the compute stream was kept.
+        merged: neighbours that together take no longer than this are one bar; 0: none are.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Bars:
     lanes: list[tuple[str, list[tuple[int, int, int]]]] = field(default_factory=list)
     memory: dict[str, Json] = field(default_factory=dict)
     exposed_ns: int = 0
+    merged: int = 0
 
 
 @dataclass
@@ -43,28 +47,92 @@ class Timeline:
 
 
 def drawn(whole: Timeline, most_bars: int) -> Timeline:
-    """What a page has room for: the first processes whose bars are together no more than
-    `most_bars`, with their commands. The first process keeps its memory in any case."""
-    kept: list[Bars] = []
-    left_out = list(whole.left_out)
+    """What a page has room for: `most_bars` at most, of which each process has its share. Of more,
+    short ones are one together with their neighbours."""
+    share = most_bars // max(1, len(whole.processes))
+    fits = sum(_count_bars(process) for process in whole.processes) <= most_bars
+    commands: list[Json] = []
     numbers: dict[int, int] = {}  # of commands: in `whole`, and here
+    kept: list[Bars] = []
     for process in whole.processes:
         memory = {
             name: {**counter, "points": _peaks(counter["points"], MOST_POINTS)}
             for name, counter in process.memory.items()
         }
-        most_bars -= sum(len(bars) for _, bars in process.lanes)
+        spans = [
+            (name, [Span(begin, ns, row, longest=ns) for begin, ns, row in bars])
+            for name, bars in process.lanes
+        ]
+        merged = 0
+        if not fits:
+            merged, spans = _fitting(spans, process.length, share)
         lanes: list[tuple[str, list[tuple[int, int, int]]]] = []
-        if most_bars < 0:
-            left_out.append(process.name)
-            if kept:
-                continue
+        for name, of_lane in spans:
+            bars = []
+            for span in of_lane:
+                if span.count > 1:
+                    row = len(commands)
+                    commands.append(_together(span, whole.commands))
+                elif (row := numbers.setdefault(span.row, len(commands))) == len(commands):
+                    commands.append(whole.commands[span.row])
+                bars.append((span.begin, span.length, row))
+            lanes.append((name, bars))
+        kept.append(replace(process, lanes=lanes, memory=memory, merged=merged))
+    return Timeline(commands, kept, whole.left_out)
+
+
+@dataclass
+class Span:
+    """A bar, or neighbours of a track that are drawn as one; `row` is the longest one's."""
+
+    begin: int
+    length: int
+    row: int
+    count: int = 1
+    longest: int = 0
+
+
+def _count_bars(process: Bars) -> int:
+    return sum(len(bars) for _, bars in process.lanes)
+
+
+def _fitting(
+    lanes: list[tuple[str, list[Span]]], length: int, most: int
+) -> tuple[int, list[tuple[str, list[Span]]]]:
+    """The shortest time below which neighbours are one for `most` bars to be left, and these. It
+    begins at what a wide screen shows as half a pixel."""
+    shortest = 0
+    while sum(len(spans) for _, spans in lanes) > most and shortest <= length:
+        shortest = 2 * shortest or max(1, length // FINEST)
+        lanes = [(name, _merged(spans, shortest)) for name, spans in lanes]
+    return shortest, lanes
+
+
+def _merged(spans: list[Span], shortest: int) -> list[Span]:
+    """Neighbours that together take no longer than this are one."""
+    found: list[Span] = []
+    for span in sorted(spans, key=lambda span: span.begin):
+        last = found[-1] if found else None
+        if last and (length := span.begin + span.length - last.begin) <= shortest:
+            longest = max(last, span, key=lambda one: one.longest)
+            found[-1] = Span(
+                last.begin,
+                max(last.length, length),
+                longest.row,
+                last.count + span.count,
+                longest.longest,
+            )
         else:
-            for name, bars in process.lanes:
-                renumbered = [(t, ns, numbers.setdefault(row, len(numbers))) for t, ns, row in bars]
-                lanes.append((name, renumbered))
-        kept.append(replace(process, lanes=lanes, memory=memory))
-    return Timeline([whole.commands[row] for row in numbers], kept, left_out)
+            found.append(span)
+    return found
+
+
+def _together(span: Span, commands: list[Json]) -> Json:
+    longest = commands[span.row]
+    return {
+        "name": f"{span.count:,} bars, the longest {longest['name']}",
+        "kind": longest["kind"],
+    }
 
 
 def _peaks(points: list[Any], most: int) -> list[Any]:

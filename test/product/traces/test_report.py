@@ -14,14 +14,14 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from fsdp_mlir.report import sections
+from fsdp_mlir.report import over_time, sections
 from fsdp_mlir.report.__main__ import main
 from fsdp_mlir.report.charts import line_chart
 from fsdp_mlir.report.facts import read_run
 from fsdp_mlir.report.page import MOST_BYTES, write_whole
 from fsdp_mlir.report.page import page as page_of
 from fsdp_mlir.report.remarks import read_remarks
-from fsdp_mlir.report.timeline import timeline
+from fsdp_mlir.report.timeline import Bars, Timeline, timeline
 
 from support import chain
 from product.traces.conftest import STEPS, Plans, report
@@ -152,7 +152,10 @@ def test_a_large_run_has_a_page_that_mail_takes(run_folder: pathlib.Path) -> Non
     assert len(text.encode()) <= MOST_BYTES
     assert re.search(r"The parameters of [\d,]+ units \(the first [\d,]+ are listed", text)
     assert "listed; all are in step.remarks.yaml" in text
-    assert "Not drawn, to keep the page small: " in text
+    assert "To keep the page small, neighbours on a track that together take at most " in text
+    facts = json.loads(re.search(r"<script [^>]*id=.facts.>(.*?)</script>", text)[1])
+    drawn = [len(lane["bars"]) for process in facts["processes"] for lane in process["lanes"]]
+    assert len(drawn) >= 6 and all(drawn), "each track of each process has bars"
 
 
 def test_a_prediction_for_each_rank_is_no_measurement(
@@ -265,6 +268,24 @@ def test_a_rank_that_begins_before_rank_0_is_drawn_whole(run_folder: pathlib.Pat
     ranks = timeline(run.trace).processes[1:]
     first, other = [min(bar[0] for _, bars in rank.lanes for bar in bars) for rank in ranks]
     assert 0 <= other < 1_000_000 < first
+
+
+def test_what_was_measured_has_the_cause_that_a_step_predicts(run_folder: pathlib.Path) -> None:
+    """And not that of another program, in which a command of this name is exposed too."""
+    run = read_run(run_folder)
+    foreseen = run.plan["programs"]["step"]["exposed"][0]
+    other = {**foreseen, "cause": "another program's"}
+    run.plan["programs"]["eval"] = {**run.plan["programs"]["step"], "exposed": [other]}
+    name = foreseen["name"]
+    commands = [
+        {"name": name, "kind": "collective"},
+        {"name": f"wait for {name}", "kind": "exposed", "for": name},
+    ]
+    lanes = [("gather", [(0, 9000, 0)]), ("compute", [(1000, 8000, 1)])]
+    ranks = [Bars(f"rank {rank}", 3, 9000, lanes) for rank in range(2)]
+    measured = over_time.exposed(run, Timeline(commands, ranks, [])).partition("predicted on")[0]
+    said = "most of it passes after all ranks have come; predicted: <b>"
+    assert f"{said}{foreseen['cause']}</b>" in measured
 
 
 def test_a_trace_of_another_plan_is_left_out(
