@@ -132,8 +132,19 @@ class RankFailure(RunError):
 class ArgumentParser(argparse.ArgumentParser):
     """One whose errors have their identifier, and the nearest name for one that is none."""
 
+    _where = ""
+
+    @contextlib.contextmanager
+    def saying(self, where: str) -> Iterator[None]:
+        """Errors inside begin with where their flags stand."""
+        self._where = where
+        try:
+            yield
+        finally:
+            self._where = ""
+
     def error(self, message: str, kind: E = E.FLAG) -> NoReturn:
-        super().error(identified(kind, message + self._hint(message)))
+        super().error(identified(kind, self._where + message + self._hint(message)))
 
     def parse_known_args(  # type: ignore[override]
         self, args: Optional[Sequence[str]] = None, namespace: Optional[Any] = None

@@ -29,6 +29,7 @@ from .errors import (
     E,
     ExportError,
     ExportNote,
+    Identified,
     each_said_once,
     exit_with,
     identified,
@@ -366,6 +367,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         where = own_location("".join(traceback.format_exception(error)))
         text = " ".join(str(error).split()) or "no message"
         kind, said = E.STEP_RAISES, f"{type(error).__name__}: {text}"
+        if isinstance(error, Identified):
+            kind, said = error.kind or kind, error.message
         if (mend := missing_group(error)) is not None:
             kind, said = E.NOT_SUPPORTED, mend
         text = identified(kind, f"{where or options.step}: {said}")

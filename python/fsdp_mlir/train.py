@@ -206,6 +206,8 @@ def check_checkpoints(args: argparse.Namespace) -> None:
 
 
 def train(args: argparse.Namespace) -> None:
+    if args.step_file.is_dir():
+        raise StageError(E.STEP_FILE, f"{args.step_file} is a folder; name the step file in it")
     if not args.step_file.is_file():
         raise StageError(E.STEP_FILE, f"{args.step_file}: no such step file")
     args.step_file = args.step_file.resolve()

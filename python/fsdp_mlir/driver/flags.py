@@ -15,9 +15,20 @@ from .pipeline import Options
 from .settings import SettingsError, as_flags, read_settings
 from .wandb_run import why_not
 
+
+def positive(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1") from None
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not positive")
+    return value
+
+
 # Flags of fsdp-run for checkpoints, which this program has too: what they take, and what they do.
 CHECKPOINT_FLAGS: dict[str, tuple[Any, str, str]] = {
-    "--checkpoint-interval": (int, "N", "write a checkpoint every N steps"),
+    "--checkpoint-interval": (positive, "N", "write a checkpoint every N steps"),
     "--checkpoint-seconds": (float, "S", "write a checkpoint every S seconds"),
     "--checkpoint-dir": (Path, "DIR", "of checkpoints (OUT/checkpoints)"),
     "--keep": (int, "N", "keep the newest N checkpoints, 0: all (3)"),
@@ -32,9 +43,13 @@ CHECKPOINT_FLAGS: dict[str, tuple[Any, str, str]] = {
 RUN_FLAGS: dict[str, tuple[Any, Optional[str], str]] = {
     "--seed": (int, "N", "of shuffling and random operators (the step file's)"),
     "--no-shuffle": (None, None, "read samples in stored order"),
-    "--eval-interval": (int, "N", "evaluate every N steps, not at each epoch's end"),
+    "--eval-interval": (positive, "N", "evaluate every N steps, not at each epoch's end"),
     "--eval-outputs": (Path, "FILE", "what the evaluation gives for each sample, as safetensors"),
-    "--log-interval": (int, "N", "log every N steps (1), and off a terminal print each of them"),
+    "--log-interval": (
+        positive,
+        "N",
+        "log every N steps (1), and off a terminal print each of them",
+    ),
     "--log-grad-norm": (None, None, "log the norm of all gradients"),
     "--log-units": (None, None, "log each unit's norm, bytes and exposed time"),
     "--peak-flops": (float, "F", "operations per second of one rank at best, for hfu and mfu"),
@@ -60,7 +75,8 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         if args.steps or args.epochs:
             settings.forget("steps", "epochs")
         rest = rest or settings.step
-        args, unknown = parser.parse_known_args([*as_flags(settings), *own])
+        with parser.saying(f"--config {args.config}: "):
+            args, unknown = parser.parse_known_args([*as_flags(settings), *own])
         _refuse(parser, unknown)
     if not rest:
         parser.error("no STEP.py is given; it stands behind the flags of this program")
@@ -234,13 +250,3 @@ def _check(parser: ArgumentParser, args: argparse.Namespace) -> None:
     if args.nnodes > 1 and not (args.master_addr and args.master_port):
         nowhere = "--nnodes needs --master-addr and --master-port, the same on every machine"
         parser.error(nowhere, E.FLAGS_DISAGREE)
-
-
-def positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1") from None
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not positive")
-    return value

@@ -139,6 +139,16 @@ def test_what_is_missing_may_be_misspelt(
         assert message in capsys.readouterr().err
 
 
+def test_an_error_of_this_package_keeps_its_own_kind(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
+) -> None:
+    path = write(tmp_path, body="import fsdp_mlir; fsdp_mlir.TrainingStep(epoch=1)")
+    assert main(["-o", str(tmp_path / "s.pt"), str(path)]) == 1
+    error = capsys.readouterr().err
+    assert "TrainingStep has no option 'epoch'; the nearest is 'epochs'" in error
+    assert error.count("[FSDP-") == 1 and error.endswith("[FSDP-E0202]\n")
+
+
 def test_traceback_is_shown_on_request(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -55,6 +55,7 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("--node-rank -1", "--node-rank -1 is below 0"),
         ("--node-rank 2", "--node-rank 2 is not below --nnodes 1"),
         ("--nproc two", "--nproc: 'two' is no whole number from 1"),
+        ("--log-interval 0", "--log-interval: 0 is not positive"),
     ),
 )
 def test_nonsense(

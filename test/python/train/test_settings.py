@@ -73,7 +73,7 @@ def test_a_run_leaves_its_settings(tree: Tree) -> None:
         ("seed = [1]", "seed takes one value"),
         ("pipeline = 'units=all'", "pipeline is a table of options"),
         ("step = 'x.py'", "step is a list"),
-        ("nproc = 0", "0 is not positive"),
+        ("nproc = 0", "run.toml: argument --nproc: 0 is not positive"),
         ("nproc 2", "line 1"),
         (None, "No such file"),
     ],
