@@ -118,6 +118,8 @@ nlohmann::ordered_json metricsOf(const StepReport &report) {
     json["mfu"] = number(*report.modelUtilization);
   json["step_ms"] = report.stepMs;
   json["data_wait_ms"] = report.dataWaitMs;
+  if (report.dataWaitRank)
+    json["data_wait_rank"] = *report.dataWaitRank;
   if (report.exposedCommMs)
     json["exposed_comm_ms"] = *report.exposedCommMs;
   if (report.launchMs)

@@ -147,6 +147,10 @@ void StepLog::step(const FinishedStep &ended, uint64_t failedCheckpoints,
   if (units)
     sums.insert(sums.end(), ended.squaredGradientNorms.begin(),
                 ended.squaredGradientNorms.end());
+  // A rank adds to its own place alone, so that each one's wait is told.
+  size_t waits = sums.size(), ranks = communicator.size();
+  sums.resize(waits + ranks);
+  sums[waits + communicator.rank()] = ended.dataWaitMs;
   if (logged)
     sums = sumOverRanks(communicator, sums);
   std::string told = nonFinite.look(
@@ -164,6 +168,10 @@ void StepLog::step(const FinishedStep &ended, uint64_t failedCheckpoints,
   if (!console || !logged)
     return;
   StepReport report = reportOf(ended, sums, stepMs);
+  auto longest = std::max_element(sums.begin() + waits, sums.end());
+  report.dataWaitMs = *longest;
+  if (ranks > 1)
+    report.dataWaitRank = longest - (sums.begin() + waits);
   report.failedCheckpoints = failedCheckpoints;
   report.nonFiniteSteps = nonFinite.count();
   if (units)
@@ -225,7 +233,6 @@ StepReport StepLog::reportOf(const FinishedStep &ended,
     report.modelUtilization = work.modelPeakSeconds / (stepMs / 1e3);
   }
   report.stepMs = stepMs;
-  report.dataWaitMs = ended.dataWaitMs;
   report.exposedCommMs = ended.exposedCommMs;
   if (!report.exposedCommMs)
     report.launchMs = ended.launchMs;

@@ -32,7 +32,9 @@ struct StepReport {
   /// Of one rank; as a share of what it could do; and that share without what
   /// backward computes again.
   std::optional<double> flopsPerSecond, flopsUtilization, modelUtilization;
-  double stepMs = 0, dataWaitMs = 0;
+  double stepMs = 0;
+  double dataWaitMs = 0;              // of the rank that waited longest
+  std::optional<size_t> dataWaitRank; // that one, of several
   // One of them: what the host waits for, or what it leaves to a device.
   std::optional<double> exposedCommMs, launchMs;
   std::optional<uint64_t> offloadBytes; // of this rank, with a host arena

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Iterable
 
@@ -138,15 +139,27 @@ def progress(run: Run) -> Markup:
         lines = [
             ("step", times),
             ("exposed communication", over_steps("exposed_comm_ms")),
-            ("waiting for data", over_steps("data_wait_ms")),
+            ("waiting for data, the slowest rank", over_steps("data_wait_ms")),
         ]
         charts.append(line_chart("time", "ms", lines))
     if norms := over_steps("grad_norm"):
         charts.append(line_chart("gradient norm", "", [("gradient norm", norms)]))
-    return (
-        tag("div", joined(charts), class_="charts")
-        if charts
-        else tag("p", "No metrics were found.")
+    if not charts:
+        return tag("p", "No metrics were found.")
+    return joined((tag("div", joined(charts), class_="charts"), _slowest_for_data(run)))
+
+
+def _slowest_for_data(run: Run) -> Cell:
+    """Which rank waits longest for its batches, where there are several."""
+    slowest = Counter(row["data_wait_rank"] for row in run.rows if "data_wait_rank" in row)
+    if not slowest:
+        return ""
+    [(rank, steps)] = slowest.most_common(1)
+    waited = of_time(1000 * (median(run.rows, "data_wait_ms") or 0))
+    return tag(
+        "p",
+        f"The slowest rank waits {waited} for its batches, in the median step; it is rank {rank} "
+        f"in {steps:,} of {sum(slowest.values()):,} logged steps.",
     )
 
 

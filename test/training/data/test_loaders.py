@@ -301,13 +301,16 @@ def test_the_report_names_a_slow_rank(
 ) -> None:
     """The other one waits for it in collectives, which are no slower by themselves."""
     loader = ["--data-command", command(tokens, "slow")]
-    train(2, None, "--steps", 5, *loader, "--trace", tmp_path / "trace.json")
+    rows = train(2, None, "--steps", 5, *loader, "--trace", tmp_path / "trace.json").rows
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
     shutil.copyfile(plans[2].plan, tmp_path / "step.plan")
     assert report([str(tmp_path)]) == 0
     page = (tmp_path / "report.html").read_text()
     worst = re.search(r"most of it (waits for rank \d, which comes later|passes after)", page)
     assert worst and worst[1] == "waits for rank 1, which comes later"
     assert re.search(r"comes later: it begins its step [\d.]+ ms after the first rank", page)
+    assert [row["data_wait_rank"] for row in rows[1:]] == [1] * 4
+    assert re.search(r"The slowest rank waits [\d.]+ ms for its batches, .* it is rank 1 in", page)
 
 
 def test_a_rank_that_is_killed_takes_its_loader_along(
