@@ -114,7 +114,7 @@ const struct Compared {
     {"usable cores", Severity::Note,
      [](const HostFacts &facts) { return std::to_string(facts.cores); },
      "ranks wait for the slowest"},
-    {"MTU of the interface between hosts", Severity::Note, mtuText,
+    {"the MTU of the interface between them", Severity::Note, mtuText,
      "packets of the larger size may be lost on the way: give all the same (ip "
      "link set dev NAME mtu N)"},
 };
@@ -127,10 +127,10 @@ void Diagnosis::compareHosts() {
       if (other == first || other.empty() || first.empty())
         continue;
       findings.push_back(
-          {row.severity, std::string(row.what) +
-                             " differs: " + factsOf(hosts[0]).host + " has " +
-                             first + ", " + factsOf(host).host + " has " +
-                             other + "; " + row.remedy});
+          {row.severity, "hosts differ in " + std::string(row.what) + ": " +
+                             factsOf(hosts[0]).host + " has " + first + ", " +
+                             factsOf(host).host + " has " + other + "; " +
+                             row.remedy});
       break;
     }
   }

@@ -129,7 +129,6 @@ HostFacts findHostFacts(const std::string &version, const std::string &pytorch,
   facts.openFiles = limitOf(RLIMIT_NOFILE);
   facts.interfaces = findInterfaces();
   facts.links = findLinks();
-  facts.variables = findVariables();
   facts.listens =
       listeningAddress(facts.interfaces, facts.variables["GLOO_SOCKET_IFNAME"]);
   if (facts.variables["GLOO_SOCKET_IFNAME"].empty())

@@ -34,6 +34,8 @@ def test_one_host() -> None:
         assert facts["cores"] >= 1 and 0 < facts["memory"]["free"] <= facts["memory"]["total"]
         assert facts["variables"]["OMP_NUM_THREADS"] == "1"
         assert "FSDP_RUN_SECRET" not in facts["variables"], "people send each other such output"
+        # Which this program sets itself, for the NCCL that it loads.
+        assert "NCCL_LAUNCH_ORDER_IMPLICIT" not in facts["variables"]
         assert any(i["is_loopback"] and "127.0.0.1" in i["addresses"] for i in facts["interfaces"])
         assert rank["flops"] > 0
         assert [t["transport"] for t in rank["transports"]] == ["shared memory", "Gloo"]

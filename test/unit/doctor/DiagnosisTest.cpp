@@ -62,11 +62,13 @@ TEST(Diagnosis, LanesThatAreMissing) {
 TEST(Diagnosis, VersionsThatDiffer) {
   auto ranks = twoHosts();
   ranks[1].facts.version = "0.2.0";
-  expectFinding(ranks, "problem: fsdp-run differs: alpha has 0.1.0, beta has "
-                       "0.2.0; install the same version on all hosts");
+  expectFinding(ranks,
+                "problem: hosts differ in fsdp-run: alpha has 0.1.0, beta has "
+                "0.2.0; install the same version on all hosts");
   ranks = twoHosts();
   ranks[1].facts.pytorch = "2.10.0";
-  expectFinding(ranks, "problem: PyTorch differs: alpha has 2.11.0, beta has");
+  expectFinding(ranks,
+                "problem: hosts differ in PyTorch: alpha has 2.11.0, beta has");
 }
 
 TEST(Diagnosis, VariablesThatDiffer) {
@@ -116,8 +118,9 @@ TEST(Diagnosis, InterfaceThatIsNone) {
 TEST(Diagnosis, MtuThatDiffers) {
   auto ranks = twoHosts();
   ranks[0].facts.interfaces[0].mtu = 9000;
-  expectFinding(ranks, "note: MTU of the interface between hosts differs: "
-                       "alpha has 9000, beta has 1500");
+  expectFinding(ranks,
+                "note: hosts differ in the MTU of the interface between them: "
+                "alpha has 9000, beta has 1500");
 }
 
 TEST(Diagnosis, LargePacketsThatAreLost) {
