@@ -62,8 +62,9 @@ ResumePoint::ResumePoint(const CheckpointOptions &options,
     throw Error(E::CheckpointMissing,
                 (isThere(options.resume)
                      ? "there is no checkpoint in " + options.resume
-                     : "there is no " + options.resume + " to resume from") +
-                    "; name the folder of one, or of a run's");
+                     : "--resume " + options.resume +
+                           ": no such file or folder") +
+                    "; name the folder of a checkpoint, or that of a run's");
   else
     said.push_back("no checkpoint in " + options.folder +
                    ", so the run begins at step 1");

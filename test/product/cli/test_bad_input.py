@@ -222,7 +222,7 @@ def test_loss_that_becomes_nan(
 # Checkpoints
 
 NONSENSE = {
-    "--resume nothing": "there is no .*nothing to resume from; name the folder",
+    "--resume nothing": "--resume .*nothing: no such file or folder; name the folder",
     "--resume a/file": "there is no checkpoint in .*file; name the folder",
     "--resume ": "--resume: its value is empty; is a variable of the shell not set",
     "--resume auto": "needs --checkpoint-dir",
