@@ -252,7 +252,7 @@ def train_in_folder(
         (args.out / name).unlink(missing_ok=True)
     if not args.resume:
         args.metrics.unlink(missing_ok=True)
-    before = len(list(follow(args.metrics, lambda: False)))
+    before = list(follow(args.metrics, lambda: False))
     display.begin("run")
 
     followers: list[Follower] = []
@@ -262,11 +262,15 @@ def train_in_folder(
         followers.append(WandbRun(name, args.out, config, resumes, display.tell))
 
     def consume(running: Any) -> None:
+        kept = iter(before)
         try:
-            for number, row in enumerate(follow(args.metrics, running)):
+            for row in follow(args.metrics, running):
+                # Who reads the terminal has seen what was there before.
+                is_old = row == next(kept, None)
+                if not is_old:
+                    kept = iter(())
                 for follower in followers:
-                    # Who reads the terminal has seen what was there before.
-                    if follower is not shown or number >= before:
+                    if follower is not shown or not is_old:
                         follower.update(row)
         finally:
             for follower in followers:

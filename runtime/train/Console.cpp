@@ -107,8 +107,9 @@ static std::string rate(const StepReport &report) {
 }
 
 void Console::step(const StepReport &report) {
+  bool first = last.step == 0; // that is told, of a run that resumes too
   last = report;
-  bool due = report.step % lineInterval == 0 || report.step == 1 ||
+  bool due = report.step % lineInterval == 0 || first ||
              report.step == length.steps ||
              (!bar && Clock::now() - lastLine >= quiet);
   if (due) {
@@ -141,7 +142,8 @@ void Console::drawBar() {
   constexpr int width = 24;
   int full = static_cast<int>(width * last.step / length.steps);
   double elapsed = std::chrono::duration<double>(now - start).count();
-  double left = elapsed / last.step * (length.steps - last.step);
+  double left = elapsed / std::max<uint64_t>(1, last.step - length.done) *
+                (length.steps - last.step);
   std::string text = formatText("epoch %lu/%lu |", last.epoch, length.epochs());
   text += std::string(full, '#') + std::string(width - full, ' ');
   text += formatText("| %lu/%lu  ", last.step, length.steps);

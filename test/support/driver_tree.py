@@ -53,7 +53,10 @@ else:
     rows = [dict(step=s, loss=1.0 / s, tokens_per_s=7.0) for s in (1, 2, 3, 4)]
     rows[1]["eval_loss"] = 1.0
     rows[2]["units"] = dict(root=dict(grad_norm=2.0))
-    pathlib.Path(flag("--metrics")).write_text("".join(json.dumps(r) + "\\n" for r in rows))
+    metrics = pathlib.Path(flag("--metrics"))
+    anew = metrics.with_suffix(".anew")
+    anew.write_text("".join(json.dumps(r) + "\\n" for r in rows))
+    anew.replace(metrics)
     pathlib.Path(flag("--save")).write_bytes(pathlib.Path(flag("--weights")).read_bytes())
 """
 

@@ -287,14 +287,18 @@ def of_step(row: dict[str, Any]) -> list[str]:
 
 def follow(path: Path, running: Any) -> Iterator[dict[str, Any]]:
     """The rows of a metrics file while it is written, until `running()` is
-    false and the file has ended. A line that is not JSON is left out. A file that becomes shorter
-    goes on from there: a run that resumes drops the rows of steps that it takes again."""
-    position, rest = 0, b""
+    false and the file has ended. A line that is not JSON is left out. A run that resumes writes the
+    file anew, without the rows of steps that it takes again: what of it is as it was is not given
+    twice."""
+    given: list[int] = []  # of each line, its hash
+    file_number, position, line_number, rest = None, 0, 0, b""
     while True:
         last = not running()
         try:
             with open(path, "rb") as file:
-                position = min(position, os.fstat(file.fileno()).st_size)
+                status = os.fstat(file.fileno())
+                if status.st_ino != file_number or status.st_size < position:
+                    file_number, position, line_number, rest = status.st_ino, 0, 0, b""
                 file.seek(position)
                 written = file.read()
                 position = file.tell()
@@ -303,13 +307,21 @@ def follow(path: Path, running: Any) -> Iterator[dict[str, Any]]:
         # It may end within a line, and within a character.
         *lines, rest = (rest + written).split(b"\n")
         for line in lines:
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(row, dict):
+            known = given[line_number : line_number + 1] == [hash(line)]
+            if not known:
+                given[line_number:] = [hash(line)]
+            line_number += 1
+            if not known and (row := _row_of(line)) is not None:
                 yield row
         if last:
             return
         if not lines:
             time.sleep(0.1)
+
+
+def _row_of(line: bytes) -> Optional[dict[str, Any]]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import json
+import re
 import sys
 import types
 from pathlib import Path
@@ -143,3 +144,16 @@ def test_what_runs_behind_the_training_may_fail(tmp_path: Path) -> None:
     save_file({"w": torch.zeros(1)}, tmp_path / "weights.safetensors")
     with pytest.raises(stages.StageError, match="after_training of step.py: ValueError: no"):
         after_training(tmp_path / "step.py", [], tmp_path / "weights.safetensors")
+
+
+def test_a_run_that_resumes_shows_each_step_that_it_takes(
+    tree: Tree, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Those too of which the run before had a line already."""
+    metrics = tree.folder / "out" / "metrics.jsonl"
+    metrics.parent.mkdir()
+    kept = {"step": 1, "loss": 1.0, "tokens_per_s": 7.0}
+    metrics.write_text(json.dumps(kept) + '\n{"step": 2, "loss": 9.0}\n{"step": 3, "loss": 9.0}\n')
+    assert tree.train("--steps", "4", "--log-interval", "1", "--resume", "auto") == 0
+    shown = re.findall(r"^step (\d)/4 ", capfd.readouterr().out, re.MULTILINE)
+    assert shown == ["2", "3", "4"]

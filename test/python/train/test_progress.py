@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 from fsdp_mlir.driver.plots import loss_curve, moving_mean
 from fsdp_mlir.driver.progress import Length, Progress, follow, length_of, sample_count
 from fsdp_mlir.step.line_fields import STANDARD
@@ -146,6 +147,24 @@ def test_follow_goes_on_where_a_file_becomes_shorter(tmp_path: Path) -> None:
 
     rows = list(follow(path, running))
     assert [row["step"] for row in rows] == [1, 2, 3, 2] and rows[-1]["again"]
+
+
+@pytest.mark.quick
+def test_follow_goes_on_in_a_file_that_is_longer_at_once(tmp_path: Path) -> None:
+    """Tests that nothing is lost of a run that resumes and is soon further than the one before."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}\n')
+    moments = iter("waits ends".split())
+
+    def running() -> bool:
+        if (moment := next(moments)) == "ends":
+            anew = tmp_path / "anew"
+            anew.write_text('{"step": 1}\n{"step": 2, "again": 1}\n{"step": 3}\n')
+            anew.replace(path)
+        return moment != "ends"
+
+    rows = list(follow(path, running))
+    assert [row["step"] for row in rows] == [1, 2, 2, 3] and rows[2]["again"]
 
 
 def test_follow_without_a_file_ends(tmp_path: Path) -> None:

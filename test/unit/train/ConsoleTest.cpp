@@ -13,12 +13,14 @@ namespace {
 
 /// The lines that a run of some steps prints, each of which takes no time.
 std::vector<std::string> linesOf(ProgressKind kind, uint64_t steps,
-                                 std::optional<uint64_t> logInterval) {
+                                 std::optional<uint64_t> logInterval,
+                                 uint64_t done = 0) {
   testing::internal::CaptureStdout();
   RunLength length;
   length.steps = steps;
+  length.done = done;
   Console console(kind, length, logInterval);
-  for (uint64_t step = 1; step <= steps; ++step) {
+  for (uint64_t step = done + 1; step <= steps; ++step) {
     StepReport report;
     report.step = step;
     if (step % logInterval.value_or(1) == 0)
@@ -44,6 +46,13 @@ TEST(Console, ShowsSomeStepsOfALongRun) {
       linesOf(ProgressKind::Lines, 1000, std::nullopt);
   EXPECT_EQ(lines.size(), 21u + 1); // the first, and each twentieth part
   EXPECT_EQ(lines.back(), "note: three words \xff here");
+}
+
+TEST(Console, ShowsTheFirstStepOfARunThatResumes) {
+  std::vector<std::string> lines =
+      linesOf(ProgressKind::Lines, 1000, std::nullopt, 501);
+  EXPECT_EQ(lines[0].substr(0, 11), "step: 502  ");
+  EXPECT_EQ(lines[1].substr(0, 11), "step: 550  ");
 }
 
 TEST(Console, TellsProgramsObjectsAlone) {
