@@ -126,7 +126,8 @@ def capture(
         raise ExportError(
             E.NO_GRADIENT,
             f"the loss{of} reaches no trainable parameter{held}; check that the loss uses the "
-            "model's output and that parameters have requires_grad",
+            "model's output, that no item(), detach() or no_grad() is in between, and that "
+            "parameters have requires_grad",
         )
     return program
 

@@ -51,6 +51,12 @@ def as_one(optimizers: Any) -> Any:
     if not isinstance(optimizers, (list, tuple)) or not optimizers:
         plain = isinstance(optimizers, (int, float, str))
         shown = repr(optimizers) if plain else type(optimizers).__name__
+        if isinstance(optimizers, type):
+            name = optimizers.__name__
+            raise ExportError(
+                E.OPTIMIZER,
+                f"optimizer is the class {name}; make one, as in {name}(model.parameters())",
+            )
         raise ExportError(
             E.OPTIMIZER,
             f"optimizer is {shown}; give a torch.optim.Optimizer, or a list of some that have "

@@ -200,6 +200,10 @@ def test_the_line_of_a_library_is_named(tmp_path: pathlib.Path) -> None:
         (lambda model, x, y: 3.0, "loss returns float, which does not depend on"),
         (lambda model, x, y: model(x).detach().sum(), "the loss reaches no trainable parameter"),
         (lambda model, x, y: x.sum(), "the loss reaches no trainable parameter"),
+        (
+            lambda model, x, y: model(x).sum().item(),
+            r"no item\(\), detach\(\) or no_grad\(\) is in between",
+        ),
         (lambda model, x: model(x).sum(), r"loss cannot be called as loss\(model, x, y\)"),
     ],
 )

@@ -24,6 +24,10 @@ Y = torch.zeros(9, dtype=torch.int64)
     [
         ({"loss": 3}, "loss is 3; give a function loss"),
         ({"optimizer": "adam"}, "optimizer is 'adam'; give a torch.optim.Optimizer"),
+        (
+            {"optimizer": torch.optim.AdamW},
+            r"optimizer is the class AdamW; make one, as in AdamW\(model.parameters\(\)\)",
+        ),
         ({"metrics": 3}, "metrics is 3; give a function"),
         ({"lr_schedule": 0.1}, "lr_schedule is 0.1; give"),
         ({"lr_schedule_every": 2}, 'lr_schedule_every is 2; give "step" or "epoch"'),
