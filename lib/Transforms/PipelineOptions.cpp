@@ -22,6 +22,8 @@ void fsdp::reportNoSuchValue(StringRef option, StringRef value,
   llvm::interleaveComma(values.drop_back(), os,
                         [&](const ValueMeaning &known) { os << known.name; });
   os << " and " << values.back().name;
+  if (value.contains('='))
+    os << "; a space separates options";
   printError(Error(E::Option, text));
 }
 

@@ -6,6 +6,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -47,9 +49,22 @@ CopyPieces fsdp::getPacking(ValueRange inputs, ArrayAttr members, Value whole,
   return pieces;
 }
 
+/// Where members come from: modules, or states by their names. Nothing where
+/// `module`, which is a figure, says it.
+static std::string listSources(ArrayRef<StringRef> sources, StringRef module) {
+  constexpr size_t most = 8;
+  if (sources.empty() || (sources.size() == 1 && sources.front() == module))
+    return "";
+  std::string text = "; from " + llvm::join(sources.take_front(most), ", ");
+  if (sources.size() > most)
+    text += " and " + std::to_string(sources.size() - most) + " more";
+  return text;
+}
+
 void fsdp::remarkCopies(PackOp pack, const Aliases &aliases) {
   struct Copied {
     int64_t members = 0, bytes = 0;
+    llvm::SmallSetVector<StringRef, 4> sources;
   };
   llvm::MapVector<StringRef, Copied> copied; // by the reason
   for (auto [input, member] : llvm::zip_equal(
@@ -58,12 +73,16 @@ void fsdp::remarkCopies(PackOp pack, const Aliases &aliases) {
         reason && member.getBytes()) {
       ++copied[*reason].members;
       copied[*reason].bytes += member.getBytes() * member.getBlocks();
+      if (StringRef path = getModulePath(input.getLoc()); !path.empty())
+        copied[*reason].sources.insert(path);
     }
   auto program = pack->getParentOfType<func::FuncOp>();
+  StringRef module = getModulePath(pack.getLoc());
   for (const auto &[reason, sum] : copied)
     remarkMissed(R::CopiedMembers, pack.getLoc(), program.getSymName())
-        << ("copied into a bucket, since " + reason).str()
-        << metrics::Module(getModulePath(pack.getLoc()))
+        << ("copied into a bucket, since " + reason).str() +
+               listSources(sum.sources.getArrayRef(), module)
+        << metrics::Module(module)
         << metrics::Line(getSourceLine(pack.getLoc()))
         << metrics::Members(sum.members) << metrics::Bytes(sum.bytes);
 }

@@ -12,6 +12,7 @@
 // RUN: not fsdp-opt %s --cse --remark-format=yaml --remarks-filter=fsdp.* --remarks-output-file=%t.none/file 2>&1 | FileCheck %s --check-prefix=REMARKS
 // RUN: not fsdp-opt %s --fsdp-pipeline 2>&1 | FileCheck %s --check-prefix=MESH
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reduce-dtype=bf16" 2>&1 | FileCheck %s --check-prefix=DTYPE
+// RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 remat=full,offload=all" 2>&1 | FileCheck %s --check-prefix=COMMA
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 device=tpu" 2>&1 | FileCheck %s --check-prefix=DEVICE
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reshard-after-forward=never" 2>&1 | FileCheck %s --check-prefix=RESHARD
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 shard-layout=rows" 2>&1 | FileCheck %s --check-prefix=LAYOUT
@@ -20,6 +21,7 @@
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 gather=zero" 2>&1 | FileCheck %s --check-prefix=GATHER
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 accumulate-reduce=first" 2>&1 | FileCheck %s --check-prefix=ACCUMULATE
 
+// COMMA: error: remat=full,offload=all does not exist; there are {{.*}} and auto; a space separates options [FSDP-E0402]
 // NEAREST: error: fsdp-pipeline has no option meshh; the nearest is mesh, all are{{.*}} [FSDP-E0402]
 // TWICE: error: fsdp-pipeline: units is given more than once; leave one of them out [FSDP-E0402]
 // PASS: error: there is no pass fsdp-shard-stat; the nearest is fsdp-shard-state [FSDP-E0402]

@@ -47,16 +47,20 @@ def test_a_budget_that_is_too_small(step: chain.Compiled) -> None:
 
 def test_an_operator_that_forces_a_copy(step: chain.Compiled, tmp_path: pathlib.Path) -> None:
     """Rows of gradients lie apart in the bucket that is sent; without rows there is no copy."""
+    sources: set[str] = set()
 
     def copies(options: str) -> list[str]:
         file = tmp_path / "remarks.yaml"
         flags = ["--remarks-filter=fsdp.*", "--remark-format=yaml", f"--remarks-output-file={file}"]
         opt(step, *flags, options=options)
-        found = [dict(r.figures) for r in read_remarks(file) if r.name == "copy"]
+        said = [r for r in read_remarks(file) if r.name == "copy"]
+        sources.update(name for r in said for name in r.text.partition("; from ")[2].split(", "))
+        found = [dict(r.figures) for r in said]
         return [figures["line"] for figures in found if int(figures["bytes"]) > 0]
 
     said = [re.search(r"commands_step.py:(\d+)$", line) for line in copies("mesh=2")]
     assert any(line and "self.up" in LINES[int(line[1]) - 1] for line in said), said
+    assert {"blocks.0.up", "blocks.0.down", "head.weight"} < sources, "of each member, its own"
     assert copies("mesh=2 shard-layout=flat") == []
 
 
