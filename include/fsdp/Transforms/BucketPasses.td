@@ -198,9 +198,10 @@ def SplitMatrixRules : ModulePass<"fsdp-split-matrix-rules"> {
     and adds is of elements. The rules of a round are one, so that all ranks
     share a program; transformers have many matrices of one shape, so that few
     rounds are not full, and every rank has as much to compute. Among N ranks a
-    rank computes 1/N of the matrices, where gathering them would have it compute
-    all. It sends and receives two matrices less 2/N for each that it computes,
-    and holds one at a time; from a gather it would receive N - 1.
+    rank computes 1/N of the matrices, where gathering them would have it
+    compute all. For each matrix that it computes, a rank sends and receives two
+    matrices less 2/N of one, and it holds one at a time. To gather the N
+    matrices of a round, it would receive N - 1.
 
     Matrices that fill no round by themselves are dealt out by what they cost on
     `cluster`, those of the most expensive rule first, so that ranks compute

@@ -21,8 +21,8 @@ def RecordMeaning : ModulePass<"fsdp-record-meaning"> {
     checker follows the commands of the plan and must come to the same digests
     (C34 of docs/checker.md).
 
-    Why: a plan whose order is right may still compute something else. Of the
-    sequential step nothing is left in a plan to compare with.
+    Why: a plan whose order is right may still compute something else. A plan
+    has nothing of the sequential step itself to compare with.
 
     It fails where a program has an op that is none of a captured step.
 
@@ -62,17 +62,17 @@ def ChooseKernels : ModulePass<"fsdp-choose-kernels"> {
     more, and its backward, are one call each (`fsdp_mlir::cross_entropy`), as
     on GPUs.
 
-    What holds: a product is that of the same matrices, its last bits may be
-    other ones. The choice is in the plan, so that all ranks and runs have the
+    What holds: each call computes the same product or attention; its last bits
+    may differ. The choice is in the plan, so that all ranks and runs have the
     same bits. What is not in the table, and what only ATen takes (a dtype wider
     than float32, a bias that is no row, an attention with dropout or a mask),
-    stays as it is. A table that was
-    measured on another processor or with another PyTorch is refused, unless
-    `cluster` says that the plan is for another machine than this one.
+    stays as it is. A table that was measured on another processor or with
+    another PyTorch is refused, unless `cluster` says that the plan is for
+    another machine than this one.
 
     Why: which library is the fastest depends on shapes and processor, and no
-    rule says so. A compiler can measure, once and ahead of time. First of all,
-    so that all that follows sees, prices and recomputes what will run. A
+    rule says so. A compiler can measure, once and ahead of time. The pass
+    stands first, so that later passes see, price and recompute what will run. A
     measured time is the price of its call, in the compiler and in the plan.
 
     Input:
@@ -115,13 +115,13 @@ def AssignUnits : ModulePass<"fsdp-assign-units"> {
     is whole at once and how often ranks talk.
 
     `units` is one of
-    - `auto`: each child with parameters of an outermost ModuleList, Sequential
-      or ModuleDict in which one class repeats. Blocks, which are modules with
-      modules in them, come before layers: where only layers repeat, such as two
-      embeddings, and a list beside them repeats blocks, the units are these;
+    - `auto`: the children of an outermost ModuleList, Sequential or ModuleDict
+      in which one class repeats, as far as they have parameters. A list of
+      blocks (modules that contain modules) goes before a list of layers, such
+      as two embeddings: where there are both, only the blocks are units;
     - `class:NAME`: each module of that class; the innermost owns;
-    - a number: units of at least that many bytes of parameters, in the order
-      of their use;
+    - a number: units of at least that many bytes of parameters, in the order of
+      their use;
     - anything else: an extended regular expression that a module's whole path
       matches.
 
@@ -167,11 +167,11 @@ def RematActivations : ModulePass<"fsdp-remat-activations"> {
   let description = [{
     Input IR: captured; units are assigned.
 
-    Output IR: backward computes again what it reads of a region of forward and
-    forward does not keep. The copies stand in front of their first reader in
-    backward and say `recompute`, with the region's name. A region is the ops of a unit's modules, without those of
-    units inside it and of the root, or a checkpoint of the model's own
-    (`checkpoint`).
+    Output IR: what backward reads of a region, and forward does not keep,
+    backward computes again. The copies stand in front of their first reader in
+    backward and say `recompute`, with the region's name. A region is the ops of
+    a unit's modules, without those of units inside it and of the root, or a
+    checkpoint of the model's own (`checkpoint`).
 
     Forward always keeps what enters a region and what leaves it. `remat` says
     what it keeps besides:

@@ -82,13 +82,14 @@ def AccumulateGradients
     one, reduces the state plus its own gradient, and puts the state back to
     -0.0. Backward starts with 1/K in both.
 
-    Behind `fsdp-localize` the states are parts, as the update reads them, and
-    `@accumulate` has reductions. This takes less memory and more communication.
+    With `accumulate-reduce=each` the pass stands behind `fsdp-localize`. The
+    states are each rank's part then, as the update reads them, and
+    `@accumulate` reduces too. This takes less memory and more communication.
     Where there are replicas, the states are parts of sums that are not divided
     yet. `@accumulate` sums over the shards alone. `@step` adds the state to its
     own such sum, sums over the replicas, and divides once.
 
-    What holds: if the pass stands in front of `fsdp-localize`, only `@step`
+    What holds: where the pass stands in front of `fsdp-localize`, only `@step`
     communicates gradients. The sum is taken in the order of the micro-batches,
     from the first one on: -0.0 plus a number is that number in every bit.
 

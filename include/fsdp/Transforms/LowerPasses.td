@@ -128,8 +128,8 @@ def LowerToCommands : ModulePass<"fsdp-lower-to-commands"> {
     follow the compute stream, then the collective, on its channel (0 gathers,
     1 reductions), then a record, for which its wait waits on stream 0.
 
-    What holds: one command is one command of the plan. A record stands in front
-    of its wait.
+    What holds: each `fsdp.cmd` op is one command of the plan. A record stands
+    in front of its wait.
 
     Why: these are the commands that a rank executes, so the verifier can check
     them as such. An op that writes an operand in place is an error here, because

@@ -7,18 +7,20 @@
 include "fsdp/Transforms/PassOptions.td"
 
 def ConvertToAsync : ModulePass<"fsdp-convert-to-async"> {
-  let summary = "Splits collectives into start and wait";
+  let summary = "Splits collectives and host copies into start and wait";
   let description = [{
-    Input IR: `fsdp.all_gather`, `fsdp.reduce_scatter`, `fsdp.all_reduce`.
+    Input IR: collectives (`fsdp.all_gather`, `fsdp.reduce_scatter`,
+    `fsdp.all_reduce`, `fsdp.all_to_all`), and copies from and to the host
+    (`fsdp.fetch`, `fsdp.offload`).
 
     Output IR: each is a start and, right behind it, its wait.
 
-    What holds: the order of starts is that of the collectives.
+    What holds: the starts have the order that the ops had.
 
     Why: from here on the order of the ops is the schedule; moving a start up
     or a wait down is overlap.
 
-    It cannot fail: every collective has an asynchronous form.
+    It cannot fail: every such op has an asynchronous form.
 
     Input:
 
@@ -55,30 +57,31 @@ def ScheduleOverlap : ModulePass<"fsdp-schedule-overlap"> {
 
     - `overlap`: a cost model of the `cluster` (runtime/cost) predicts a
       timeline of compute, of gathers and of reductions. Each gather starts as
-      late as it can and still be through when its first reader comes, each
-      reduction at once; it is waited for when it should be through, and the
-      parameter is updated there, so that gradients are freed; only as many
-      updates as fill the wait for the last reductions are held back for it.
-      Several margins for collectives that take longer than predicted are
-      tried, and the one with the least exposed communication, of equals the
-      least peak, is kept.
+      late as it can and still be through when its first reader comes. Each
+      reduction starts at once and is waited for when it should be through; the
+      parameter is updated there, so that its gradient is freed. Only as many
+      updates are held back as fill the wait for the last reductions. Several
+      margins are tried, for collectives that take longer than predicted. The
+      one with the least exposed communication is kept; of equals, the one with
+      the least peak.
     - `fsdp2`: FSDP2's order. A gather starts behind the wait of the one before
-      it (`prefetch-*=1`). A reduction starts when its last gradient is there, in
-      front of any gather of that place, once the reduction before it is waited
-      for. Updates stay at the end.
+      it (`prefetch-*=1`). A reduction starts when its last gradient is there,
+      in front of any gather of that place, once the reduction before it is
+      waited for. Updates stay at the end.
     - `naive`: the order stays as it is. Depths and budget have no effect.
 
-    `prefetch-forward=N` and `prefetch-backward=N` start the gather of the unit
-    that is used N units later right behind the wait of the current one; 0 at
-    its first reader. A unit's own lists, `prefetch_forward` and
-    `prefetch_backward`, win over depths and costs: the gathers of the units that
-    it names start, in the order of the list, where its forward or its backward
-    begins, at its first op there, behind the wait for what that op reads; those
-    that have started are left alone. Depths are for units without a list; in
-    forward the unit behind one with a list is gathered ahead too, as FSDP2, which
-    runs ahead, does. With `memory-budget-mib` (states and everything a program
-    owns at one time) `overlap` shortens flights where a program does not fit;
-    where nothing is left to shorten, an error names what it needs.
+    `prefetch-forward=N` and `prefetch-backward=N` are depths: right behind the
+    wait of a unit's gather starts the gather of the unit that is used N units
+    later. With 0 a gather starts at its first reader. A unit's own lists,
+    `prefetch_forward` and `prefetch_backward`, win over depths and costs: at
+    the unit's first op in forward, or in backward, behind the wait for what
+    that op reads, the gathers of the units that it names start, in the order of
+    the list. Those that have started are left alone. Depths are for units
+    without a list. In forward the unit behind one with a list is gathered ahead
+    too, as FSDP2 does, which runs ahead. With `memory-budget-mib` (states and
+    everything a program owns at one time) `overlap` shortens flights where a
+    program does not fit; where nothing is left to shorten, an error names what
+    it needs.
 
     What is exchanged for an update alone (region `update`, and all-to-alls) comes
     behind backward, in its order.
@@ -137,17 +140,18 @@ def VerifyAsync : ModulePass<"fsdp-verify-async"> {
     - A1: no collective is synchronous or in the `shard` dialect.
     - A2: each future is waited for exactly once.
     - A3: the wait is in the block of its start (and so behind it).
-    - A4: collectives stand in a program's first block, so that every rank starts
-      the same ones in the same order.
+    - A4: collectives stand in a program's first block, so that every rank
+      starts the same ones in the same order.
     - A5: a gather has a piece, a reduction a row, per shard of the mesh; or the
       gather is among neighbours, and has a part of each.
     - A6: a collective's unit exists.
-    - A7: a reduction divides its sum by its unit's divisor, the number of ranks
-      where it has none of its own; where there are replicas, the sum over them
-      does, and no other.
-    - A8: what neighbours gather, as many keep of a gather over all shards.
-    - A9: what is copied into a state is what the state's update has given, and
-      ends in the state's memory.
+    - A7: a reduction divides its sum by its unit's divisor, which is the number
+      of ranks where the unit has none of its own. Where there are replicas, the
+      sum over them divides, and no other one does.
+    - A8: a gather among neighbours reads an `fsdp.keep` for as many neighbours,
+      of a gather over all shards.
+    - A9: a copy into a state copies what that state's update gave, and its
+      result is the state's memory.
 
     Input:
 

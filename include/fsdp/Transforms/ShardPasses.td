@@ -74,12 +74,14 @@ def InsertUnshard : ModulePass<"fsdp-insert-unshard"> {
     parameter whole: neither its gather nor a view or a precision cast of it.
 
     Why: as in FSDP2, forward's whole parameters are freed before backward
-    gathers them again. `auto` keeps the root's, which backward needs at once.
-    What a unit says itself (`reshard`) wins.
+    gathers them again. `reshard-after-forward=auto` keeps the root's, which
+    backward needs at once. What a unit says itself (`reshard`) wins over the
+    option.
 
-    A number of ranks, a divisor of the shards, reshards too; it is written on
-    the units (`reshard_ranks`) for `fsdp-keep-pieces`. As in FSDP2 that of all
-    shards is `true`, and 1 is `false`.
+    The option may be a number of ranks, which divides the number of shards.
+    That reshards too, and the number is written on the units (`reshard_ranks`)
+    for `fsdp-keep-pieces`. As in FSDP2, the number of all shards means `true`,
+    and 1 means `false`.
 
     Input:
 
@@ -309,38 +311,38 @@ def VerifySharded : ModulePass<"fsdp-verify-sharded"> {
     - S2: a sharding splits one dimension, over the shard axis of a grid that
       exists, and the local part has ceil(size / shards) of it; only dimension 0
       may be uneven.
-    - S3: optimizer state is split as its parameter; state of another shape where
-      its parameter is split.
+    - S3: optimizer state of its parameter's shape is split as the parameter is.
+      State of another shape is split if and only if the parameter is.
     - S4: a sharded parameter is read by `shard.all_gather` alone, or by a
       precision cast that is.
-    - S5: the gradient of a sharded parameter is the sum of a
-      `shard.reduce_scatter` over the shards, and where there are replicas of a
-      `shard.all_reduce` over them, divided by the unit's divisor (the number of
-      ranks, where it has none of its own), or a precision cast of it; or what
-      earlier micro-batches gave plus such a mean, without replicas, or else such
-      a mean of what they gave plus the sum over shards.
+    - S5: the gradient of a sharded parameter is a mean, or a precision cast of
+      one: a `shard.reduce_scatter` over the shards, then, where there are
+      replicas, a `shard.all_reduce` over them, then a division by the unit's
+      divisor (the number of ranks, where it has none of its own). With
+      micro-batches, what the earlier ones gave is added: to the mean where
+      there are no replicas, else to the sum over the shards.
     - S6: collectives carry `fsdp.unit`, the unit of their parameter, and
       gathers `fsdp.region`; forward reads no gather of backward.
     - S7: no `fsdp.unshard` and no `fsdp.reduce_grad` is left.
     - S8: a parameter is not read after its update.
-    - S9: what lies in a flat state names one that is, of its role, unit and
-      element type; begins at a multiple of 64 bytes where it is a parameter;
-      ends within it and before the next one begins. Optimizer state lies in a
-      state of its parameter's flat one, where its parameter does.
-    - S10: a flat state is cut into equal pieces of a multiple of 64 bytes, of
-      a page where it is `mapped`.
+    - S9: a state that lies in a flat one names a state that is flat, of its own
+      role, unit and element type. It ends within that one, and before the next
+      one begins; a parameter begins at a multiple of 64 bytes. Optimizer state
+      lies in a flat state where its parameter does.
+    - S10: a flat state is cut into equal pieces of a multiple of 64 bytes, of a
+      page where it is `mapped`.
     - S11: programs name flat states, not what lies in them.
     - S12: the ranges of one flat parameter's updates do not overlap.
-    - S13: gradient states are added to in @accumulate, and in no other program;
-      @step loads each once and then puts it back to -0.0. @accumulate does not
-      sum over replicas.
+    - S13: @accumulate alone adds to gradient states; @step loads each once and
+      then puts it back to -0.0. @accumulate does not sum over replicas.
     - S14: where the module bounds the norm of gradients, all updates of a
       program are scaled by one factor.
-    - S15: a state on the host is read by `fsdp.fetch` alone, which reads nothing
-      else; an update's states and gradient are all on the host, or none is.
-    - S16: a parameter that is not where it is updated, and no other, is staged
-      there: its first update changes a copy of it, the next ones what the one
-      before gives, and what the last one gives is stored in it.
+    - S15: only `fsdp.fetch` reads states on the host, and it reads no others.
+      An update's states and its gradient are all on the host, or none of them
+      is.
+    - S16: a parameter is staged if and only if it is updated in another memory
+      than its own. Its first update changes a copy of it, each later one what
+      the one before gives; what the last one gives is stored in the parameter.
 
     Input:
 

@@ -89,9 +89,10 @@ def FSDP_AxisRoleEnum : I32EnumAttr<"AxisRole", "what an axis of the mesh is for
 def FSDP_AxisAttr : FSDP_Attr<"Axis", "axis"> {
   let summary = "An axis of the mesh: its name, and what it is for";
   let description = [{
-    Over a `shard` axis states are cut, and ranks gather and reduce them. Along
-    a `replicate` axis ranks have the same parts, and add up what each of them
-    has reduced. A grid has one for each of its dimensions, as `fsdp.axes`.
+    States are cut over a `shard` axis, along which ranks gather and reduce
+    them. Ranks along a `replicate` axis have the same parts, and add up what
+    each of them has reduced. A grid has one for each of its dimensions, as
+    `fsdp.axes`.
 
     ```mlir
     shard.grid @mesh(shape = 2x4) {fsdp.axes = [#fsdp.axis<"dp", replicate>, #fsdp.axis<"fsdp", shard>]}

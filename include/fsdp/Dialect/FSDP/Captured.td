@@ -12,8 +12,8 @@ def FSDP_TrainingOp : FSDP_Op<"training"> {
   let summary = "What a run trains with, besides the model";
   let description = [{
     At most one per module. `source` and `torch_version` are for messages.
-    `seed` is that of the data's order and of random operations. A run has so
-    many `epochs`, or else `steps`; 0 where it is not said. A step takes
+    `seed` is that of the data's order and of random operations. A run has
+    `epochs`, or else `steps`; a length that is not said is 0. A step takes
     `accumulate` micro-batches.
 
     `clip_grad_norm` is the largest norm that all gradients together may have,

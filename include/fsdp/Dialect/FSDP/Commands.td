@@ -122,13 +122,13 @@ def FSDP_CmdCopyOp : FSDP_Cmd<"copy", [AttrSizedOperandSegments]> {
 }
 
 def FSDP_CmdCollectiveOp : FSDP_Cmd<"collective", [FSDP_CollectiveOpInterface]> {
-  let summary = "Exchanges data over one mesh dimension";
+  let summary = "Exchanges data over axes of the mesh";
   let description = [{
     `count` elements of `dtype` are what a rank contributes to an all-gather or
     an all-reduce, what it receives from a reduce-scatter, and what it has for
-    each rank in an all-to-all. A sum is divided by `divisor`; `op` says where an all-reduce takes the maximum, `reduced`
-    what it is of where that is no gradient. `mapped` and `ranks` are those of
-    `fsdp.all_gather`.
+    each rank in an all-to-all. A sum is divided by `divisor`. `op` says that an
+    all-reduce takes the maximum, and `reduced` what it is of where that is no
+    gradient. `mapped` and `ranks` are those of `fsdp.all_gather`.
   }];
   let arguments = (ins FSDP_CollectiveKindAttr:$kind, FSDP_Tensor:$source,
                        FSDP_Tensor:$destination, TypeAttr:$dtype,

@@ -110,10 +110,11 @@ def FSDP_OfAllToAll : FSDP_SaysOfItself<"AllToAll", [{
 def FSDP_AllGatherOp : FSDP_Startable<"all_gather", [FSDP_CollectiveOpInterface]> {
   let summary = "Every rank's piece of a bucket, one after the other";
   let description = [{
-    Over axes of the mesh: of a bucket of bytes, or of a flat state's
-    elements. A `mapped` gather of a flat state gives the place where the ranks'
-    pieces can be read; nothing moves where they share memory. With `ranks` it
-    is among so many neighbours, of what each of them kept (`fsdp.keep`).
+    The gather is over axes of the mesh, and of a bucket of bytes or of a flat
+    state's elements. A `mapped` gather of a flat state gives the place where
+    the ranks' pieces can be read; nothing moves where they share memory. With
+    `ranks` it is among so many neighbours, of what each of them kept
+    (`fsdp.keep`).
   }];
   let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit, FSDP_ProgramRegionAttr:$region,
                        UnitAttr:$mapped, FSDP_CountOr<"0">:$ranks,
@@ -138,9 +139,9 @@ def FSDP_ReduceScatterOp
     : FSDP_Startable<"reduce_scatter", [FSDP_CollectiveOpInterface]> {
   let summary = "This rank's piece of the sum of all ranks' buckets";
   let description = [{
-    Over axes of the mesh. The bucket has a row per rank, or is a flat one
-    of a piece per rank. The sum is in rank order, in the bucket's element type,
-    and divided by `divisor`.
+    It is over axes of the mesh. The bucket has a row per rank, or is flat and
+    has a piece per rank. The sum is in rank order, in the bucket's element
+    type, and divided by `divisor`.
   }];
   let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit,
                        FSDP_Divisor:$divisor, FSDP_MeshAxes:$axes);
@@ -164,10 +165,10 @@ def FSDP_AllReduceOp : FSDP_Startable<"all_reduce", [
     FSDP_CollectiveOpInterface, AllTypesMatch<["input", "result"]>]> {
   let summary = "All ranks' tensors added up, or the largest of each element";
   let description = [{
-    Over axes of the mesh. A sum is in rank order, in the tensor's element
-    type, and divided by `divisor`. NaN is larger than any number. It says what
-    it is for: a `gradient` over replicas, or a number over all gradients, their
-    `norm` or whether one has an `overflow`.
+    It is over axes of the mesh. A sum is in rank order, in the tensor's element
+    type, and divided by `divisor`. For a maximum, NaN is larger than any
+    number. The op says what it is for: a `gradient` over replicas, or a number
+    over all gradients, their `norm` or whether one has an `overflow`.
 
     ```mlir
     %norm = fsdp.all_reduce max norm %mine : tensor<f64>
@@ -199,10 +200,11 @@ def FSDP_AllToAllOp : FSDP_Startable<"all_to_all", [
     FSDP_CollectiveOpInterface, AllTypesMatch<["input", "result"]>]> {
   let summary = "Of every rank the piece that it has for this one";
   let description = [{
-    Over axes of the mesh, of a bucket of a row of bytes per rank: row i goes
-    to rank i, and of what comes row i is rank i's. Where the rows that a rank
-    holds of a matrix are a piece, each rank gets a whole matrix of its own; and
-    where the pieces are those of its matrix, each gets its rows of all.
+    It is over axes of the mesh, of a bucket that has a row of bytes per rank.
+    Row i goes to rank i, and row i of the result came from rank i. Where a row
+    has what a rank holds of one matrix, each rank gets a whole matrix. Where a
+    row has a part of the rank's own matrix, each rank gets its rows of all
+    matrices.
 
     ```mlir
     %mine = fsdp.all_to_all %rows {unit = "blocks.0"} : tensor<2x64xui8>

@@ -13,18 +13,18 @@ def FSDP_UnitOp : FSDP_Op<"unit"> {
   let summary = "Parameters that are gathered and reduced together";
   let description = [{
     Units stand in the order of their first use in the step. Like modules they
-    are named by strings: the path of the module they come from, or `unit.N`
-    for units cut by size. A root has no other unit around it: the model, which
-    owns what no other unit does. `reshard` says whether the whole parameters
-    are freed after forward; where it is absent, the pipeline's option does.
-    With `reshard_ranks` forward leaves a shard over so many neighbours behind,
-    among whom alone backward gathers.
-    `reduce_dtype` is what its gradients are reduced in; where it is absent, the
-    pipeline's option says so, or else it is what they are computed in.
-    `modules` are the paths of all its modules where it has several.
-    `gradient_divisor` is what the sums of its gradients are divided by; where it
-    is absent, the number of ranks, so that they are means. With `offload` its shards, gradients and optimizer state are on the host,
-    in pinned memory but where `pin_memory` is false.
+    are named by strings: the path of the module they come from, or `unit.N` for
+    units cut by size. A root has no other unit around it: the model, which owns
+    what no other unit does. `reshard` says whether the whole parameters are
+    freed after forward; where it is absent, the pipeline's option does. With
+    `reshard_ranks` forward leaves a secondary shard over so many neighbours
+    behind, and backward gathers among these alone. `reduce_dtype` is what its
+    gradients are reduced in; where it is absent, the pipeline's option says so,
+    or else it is what they are computed in. `modules` are the paths of all its
+    modules where it has several. `gradient_divisor` is what the sums of its
+    gradients are divided by; where it is absent, the number of ranks, so that
+    they are means. With `offload` its shards, gradients and optimizer state are
+    on the host, in pinned memory unless `pin_memory` is false.
 
     `prefetch_forward` and `prefetch_backward` name the units whose gathers start
     where this one's forward or backward begins, in this order; where they are
