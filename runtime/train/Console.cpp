@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 namespace fsdp {
@@ -133,6 +134,14 @@ void Console::step(const StepReport &report) {
   drawBar();
 }
 
+/// Characters of a row of the terminal, if it is one that says so.
+static std::optional<size_t> columns() {
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+    return std::nullopt;
+  return size.ws_col;
+}
+
 void Console::drawBar() {
   auto now = Clock::now();
   bool end = last.step >= length.steps;
@@ -152,6 +161,8 @@ void Console::drawBar() {
   if (!last.learningRates.empty())
     text += formatText("lr %.3g  ", last.learningRates[0]);
   text += rate(last) + "  " + clock(left) + " left";
+  // What goes on in the next row is not drawn over.
+  text.resize(std::min(text.size(), columns().value_or(text.size())));
   write("\r" + text + "\033[K");
   barShown = true;
 }

@@ -48,7 +48,7 @@ def read_settings(path: Path, known: Mapping[str, argparse.Action]) -> Settings:
         SettingsError: it cannot be read, is no TOML, or has a key that is no flag.
     """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError as error:
         raise SettingsError(E.SETTINGS_FILE, f"--config {path}: {error.strerror}") from error
     except ValueError as error:
@@ -124,7 +124,8 @@ def write_settings(
         lines.append(f"{key} = {_toml(value)}")
     lines += ["", "[pipeline]"]
     lines += [f"{name} = {_toml(value)}" for name, value in args.pipeline.items()]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    # A name of a file may be bytes that are no text, at least to this locale.
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="surrogateescape")
 
 
 def _toml(value: Any) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from fsdp_mlir.driver.flags import parse
+from fsdp_mlir.driver.flags import flags_of, make_parser, parse
 from fsdp_mlir.driver.pipeline import Options, with_mesh
+from fsdp_mlir.driver.settings import write_settings
 from fsdp_mlir.train import main
 from support.driver_tree import Tree
 
@@ -62,6 +64,14 @@ def test_a_run_leaves_its_settings(tree: Tree) -> None:
     assert (args.nproc, args.steps, args.epochs, args.log_grad_norm) == (2, None, 3, True)
     assert str(args.pipeline) == "units=all remat=none"
     assert (args.step_file, args.argv, args.report) == (Path("other.py"), [], False)
+
+
+@pytest.mark.quick
+def test_a_name_that_is_no_text_is_kept(tmp_path: Path) -> None:
+    """As names are to a locale without their characters."""
+    given = parse(["--out", os.fsdecode(b"out-\xff"), "step.py"])
+    write_settings(tmp_path / "run.toml", given, flags_of(make_parser()))
+    assert parse(["--config", str(tmp_path / "run.toml")]).out == given.out
 
 
 @pytest.mark.provokes("FSDP-E0101", "FSDP-E0104")

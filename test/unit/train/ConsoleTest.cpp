@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <pty.h>
 #include <sstream>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 namespace fsdp {
@@ -64,6 +66,29 @@ TEST(Console, TellsProgramsObjectsAlone) {
 
 TEST(Console, IsSilentWhereNothingIsWanted) {
   EXPECT_TRUE(linesOf(ProgressKind::None, 10, 1).empty());
+}
+
+TEST(Console, DrawsABarThatATerminalHasRoomFor) {
+  winsize size = {24, 40, 0, 0};
+  int ours, its;
+  ASSERT_EQ(openpty(&ours, &its, nullptr, nullptr, &size), 0);
+  std::fflush(stdout);
+  int kept = dup(STDOUT_FILENO);
+  dup2(its, STDOUT_FILENO);
+  RunLength length;
+  length.steps = 10;
+  StepReport report;
+  report.step = 10;
+  report.learningRates = {0.001};
+  Console(ProgressKind::Bar, length, std::nullopt).step(report);
+  dup2(kept, STDOUT_FILENO);
+  char text[1000];
+  std::string written(text, read(ours, text, sizeof text));
+  for (int file : {ours, its, kept})
+    close(file);
+  size_t begin = written.find("\repoch"), end = written.find("\033[K", begin);
+  ASSERT_NE(end, std::string::npos) << written;
+  EXPECT_EQ(end - begin - 1, 40u) << written;
 }
 
 } // namespace
