@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Union
 
 from .errors import E, exit_with, identified, kind_of
+from .untrusted import seen
 from .checkpoint.folder import newest_in
 from .driver import stages
 from .driver.cache import Cache
@@ -299,7 +300,7 @@ def finish(
 
     picture = args.out / "loss.png"
     wrote = {"metrics": args.metrics, "weights": args.save}
-    if loss_curve(rows, picture, f"{args.step_file.stem}, {ranks} ranks"):
+    if loss_curve(rows, picture, seen(f"{args.step_file.stem}, {ranks} ranks")):
         wrote["loss curve"] = picture
     if args.trace:
         wrote["trace"] = args.trace

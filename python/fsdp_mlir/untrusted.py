@@ -60,8 +60,11 @@ def parse_json(text: Union[str, bytes]) -> Any:
         raise ValueError("its brackets are nested too deep") from error
 
 
-# What is not seen, or turns the direction of what stands behind it; but for tabs and line ends.
-_UNSEEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# What is not seen, is no character, or turns the direction of what stands behind it; but for tabs
+# and line ends.
+_UNSEEN = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def seen(value: str) -> str:

@@ -23,7 +23,17 @@ _CLASS = "class Step(Module):\n  __parameters__ = []\n  __buffers__ = []\n  trai
 
 def serialise(metadata: Mapping[str, Any]) -> bytes:
     """The one spelling of `fsdp.json`, over which its digest is taken."""
-    text = json.dumps(metadata, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+    def spelled(of: Any) -> str:
+        return json.dumps(of, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+    text = spelled(metadata)
+    if "\\udc" in text:
+        # Perhaps the bytes of a file's name that are no text to this locale, which JSON cannot say.
+        plain = json.dumps(metadata, ensure_ascii=False)
+        text = spelled(
+            json.loads(plain.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+        )
     return text.encode()
 
 

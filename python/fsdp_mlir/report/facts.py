@@ -94,7 +94,9 @@ def _translate(flag: str, plan: Path) -> str:
         tool = find_tools()["fsdp-translate"]
     except StageError as error:
         raise ReportError(error.kind, error.message) from error
-    done = subprocess.run([tool, flag, plan], capture_output=True, text=True)
+    done = subprocess.run(
+        [tool, flag, plan], capture_output=True, encoding="utf-8", errors="replace"
+    )
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["it said nothing"]
         raise ReportError(None, f"fsdp-translate {flag}: {lines[-1].removeprefix('error: ')}")

@@ -1,6 +1,7 @@
 """Tests that an archive is what docs/archive.md says, to the last record and digest."""
 
 import hashlib
+import json
 import pathlib
 import re
 import zipfile
@@ -46,6 +47,12 @@ def test_the_metadata_digest_leaves_itself_out(exported: Exported, tmp_path: pat
     blank, count = re.subn(rb'("metadata":")[0-9a-f]{64}', rb"\1", data)
     assert count == 1 and hashlib.sha256(blank).hexdigest() == digest
     assert data == serialise(exported.metadata)
+
+
+def test_a_name_that_is_no_text_is_one_in_the_metadata() -> None:
+    """As a file's is to a locale without its characters."""
+    said = json.loads(serialise({"source": "gr\udcc3\udcb6sse.py \U0001f480", "bad": "\udcff"}))
+    assert said == {"source": "grösse.py \U0001f480", "bad": "\ufffd"}
 
 
 def test_nodes_stand_in_the_order_of_the_loaded_graph(exported: Exported) -> None:
