@@ -245,7 +245,8 @@ LogicalResult ScheduleOverlap::choose(func::FuncOp program,
          << ": it needs "
          << llvm::formatv("{0:F2}", std::ceil(least / 10485.76) / 100).str()
          << " MiB (" << least
-         << " bytes) with no collective in flight longer than it must be";
+         << " bytes) with no collective in flight longer than it must be; give "
+            "that, more ranks, or remat=auto or offload=all, which need less";
 }
 
 /// What became of the lists: a gather that does not start where its list says

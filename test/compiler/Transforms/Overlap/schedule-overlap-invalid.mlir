@@ -15,5 +15,5 @@
 // NUMBER: error: memory-budget-mib=much is no number of MiB, as in 25 or 0.5
 // NOTHING: error: memory-budget-mib=0 leaves room for nothing; give the MiB that a rank may use, or leave the option out for any amount [FSDP-E0402]
 // CAP: error: bucket-cap-mib=much is no number of MiB, as in 25 or 0.5
-// BUDGET: error: program "step" does not fit memory-budget-mib=0.0001: it needs 0.01 MiB ({{[0-9]+}} bytes) with no collective in flight longer than it must be
+// BUDGET: error: program "step" does not fit memory-budget-mib=0.0001: it needs 0.01 MiB ({{[0-9]+}} bytes) with no collective in flight longer than it must be; give that, more ranks, or remat=auto or offload=all, which need less
 // PHASE: error: {{.*}}is not asynchronous; run --fsdp-convert-to-async first
