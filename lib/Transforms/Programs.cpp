@@ -71,6 +71,13 @@ SmallVector<Operation *> fsdp::getReadersThroughCasts(Value value) {
   return readers;
 }
 
+StringRef fsdp::getOperator(Value value) {
+  if (auto call = value.getDefiningOp<aten::CallOp>())
+    return call.getCallee();
+  Operation *op = value.getDefiningOp();
+  return op ? op->getName().getStringRef() : "an input";
+}
+
 Value fsdp::createRowMajor(OpBuilder &builder, Value gradient) {
   auto type = cast<RankedTensorType>(gradient.getType());
   if (!type.getEncoding())

@@ -54,6 +54,9 @@ llvm::SmallVector<mlir::Operation *> getReadersThroughCasts(mlir::Value value);
 /// itself, or a clone.
 mlir::Value createRowMajor(mlir::OpBuilder &builder, mlir::Value gradient);
 
+/// What computes a value: an operator's name, or an operation's.
+llvm::StringRef getOperator(mlir::Value value);
+
 /// Makes a further result of a program an output.
 mlir::LogicalResult addOutput(mlir::func::FuncOp program, llvm::StringRef name,
                               mlir::Value value);

@@ -22,14 +22,6 @@ namespace fsdp {
 
 using namespace fsdp;
 
-/// What computes a value: an operator's name, or an operation's.
-static StringRef getOperator(Value value) {
-  if (auto call = value.getDefiningOp<aten::CallOp>())
-    return call.getCallee();
-  Operation *op = value.getDefiningOp();
-  return op ? op->getName().getStringRef() : "an input";
-}
-
 /// Packs, stores and offloads move bytes, so they read all of the bytes of a
 /// value, in row-major order.
 static void cloneStridedOperands(func::FuncOp program) {

@@ -4,6 +4,7 @@
 #include "PassOptions.h"
 #include "Remarks.h"
 
+#include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
@@ -31,6 +32,7 @@ public:
 private:
   void runOnModule() override;
   Type getReduceType(StateOp parameter, Type gradientType);
+  Value copyToRowMajor(OpBuilder &builder, Value gradient);
   void reduce(UpdateOp update, StateOp parameter, const GradientMeans &means);
 
   llvm::StringMap<UnitOp> units;
@@ -44,6 +46,21 @@ Type InsertGradReduction::getReduceType(StateOp parameter, Type gradientType) {
   if (unit && unit.getReduceDtype())
     return *unit.getReduceDtype();
   return defaultType ? defaultType : gradientType;
+}
+
+/// The gradient itself where ranks can exchange it as it lies.
+Value InsertGradReduction::copyToRowMajor(OpBuilder &builder, Value gradient) {
+  Value copy = createRowMajor(builder, gradient);
+  Location loc = gradient.getLoc();
+  if (copy != gradient)
+    remarkMissed(R::CopiedGradient, loc)
+        << "a copy row by row, as the ranks exchange a gradient"
+        << metrics::Module(getModulePath(loc))
+        << metrics::Line(getSourceLine(loc))
+        << metrics::Of(getOperator(gradient))
+        << metrics::Bytes(
+               getTensorBytes(cast<RankedTensorType>(copy.getType())));
+  return copy;
 }
 
 void InsertGradReduction::reduce(UpdateOp update, StateOp parameter,
@@ -69,7 +86,7 @@ void InsertGradReduction::reduce(UpdateOp update, StateOp parameter,
     gradient = aten::createPrecisionCast(
         builder, loc, aten::Direction::Backward, gradient, reduced);
   else if (averaged)
-    gradient = createRowMajor(builder, gradient);
+    gradient = copyToRowMajor(builder, gradient);
   if (averaged)
     gradient = ReduceGradOp::create(builder, loc, gradient.getType(), gradient,
                                     *parameter.getUnit());

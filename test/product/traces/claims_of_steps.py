@@ -87,6 +87,20 @@ def what_communication_cannot_send_is_cloned(deciding: Deciding) -> None:
     assert int(figures(said)["bytes"]) == 4 * math.prod(map(int, sizes.split("x")))
 
 
+@claim("insert-grad-reduction.copy", of=None)
+def gradients_that_lie_otherwise_are_cloned(deciding: Deciding) -> None:
+    """In the sharded IR: the clones that gradients are reduced from."""
+    passes = ["--fsdp-assign-units", "--fsdp-shard-state=mesh=2", "--fsdp-insert-grad-reduction"]
+    given = [PASSES / "Inputs" / "mlp.mlir", *passes]
+    said = [r for r in remarks_of(given, deciding.new_folder) if r.name == "copy"]
+    text = chain.command([chain.binary("fsdp-opt"), *given]).stdout
+    cloned = re.findall(r'aten\.call "clone"\(.*-> tensor<([\dx]+)xf32>', text)
+    assert len(cloned) == len(said) > 0
+    assert sum(int(figures(one)["bytes"]) for one in said) == 4 * sum(
+        math.prod(map(int, sizes.split("x"))) for sizes in cloned
+    )
+
+
 @claim("remat-activations.recompute", of=OFFLOADED)
 def backward_repeats_as_many_ops(decided: Decided) -> None:
     said = decided.said("remat-activations.recompute", "repeated")

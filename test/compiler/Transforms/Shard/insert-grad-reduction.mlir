@@ -16,4 +16,5 @@
 // ONE-NOT: fsdp.reduce_grad
 // ONE-NOT: clone
 
+// REMARK: remark: [Missed] copy {{.*}}"a copy row by row, as the ranks exchange a gradient", bytes=60, {{.*}}of=t
 // REMARK: remark: {{.*}}averaged over the ranks", dtype=f32, state=blocks.0.w
