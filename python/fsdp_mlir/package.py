@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import site
 import sysconfig
@@ -14,10 +15,14 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 def _installed_folders() -> tuple[str, ...]:
     folders = {*site.getsitepackages(), site.getusersitepackages(), FOLDER}
     folders.update(sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib"))
+    if (torch := importlib.util.find_spec("torch")) is not None:  # wherever it was built or put
+        folders.update(torch.submodule_search_locations or ())
     return tuple(os.path.realpath(folder) + os.sep for folder in folders)
 
 
 _FOLDERS = _installed_folders()
+# What installers call their folders, in whatever environment: one may see the packages of another.
+_INSTALLED = ("site-packages", "dist-packages")
 
 
 def is_local(name: str) -> bool:
@@ -29,6 +34,6 @@ def is_local(name: str) -> bool:
 @functools.lru_cache(maxsize=1 << 14)  # a capture asks for each module again and again
 def _is_local(name: str) -> bool:
     path = os.path.realpath(name)
-    return not path.startswith(("/proc/", "/sys/", "/dev/", *_FOLDERS)) and (
-        "__pycache__" not in path
-    )
+    if path.startswith(("/proc/", "/sys/", "/dev/", *_FOLDERS)):
+        return False
+    return not {*_INSTALLED, "__pycache__"} & set(path.split(os.sep))
