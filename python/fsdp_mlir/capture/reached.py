@@ -68,7 +68,7 @@ class Place:
 
 
 class _Attributes(dict):
-    """Attributes of a class, of an object with slots, or of the cell of a variable, as a table."""
+    """Attributes of a class, or of the cell of a variable, as a table."""
 
     def __init__(self, owner: Any) -> None:
         self.cell = owner
@@ -84,6 +84,27 @@ class _Attributes(dict):
 
     def pop(self, key: str, default: Any = None) -> None:
         delattr(self.cell, key)
+
+
+class _Slots(dict):
+    """What an object has in the slots of a class of its own, as a table: what the class makes of names,
+    as frozen ones and properties do, is left aside."""
+
+    def __init__(self, owner: Any, kind: type) -> None:
+        self.cell = owner
+        self._slots = _slots_of(kind)
+
+    def __contains__(self, key: object) -> bool:
+        return _is_filled(self.cell, self._slots[str(key)])
+
+    def __getitem__(self, key: str) -> Any:
+        return self._slots[key].__get__(self.cell)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._slots[key].__set__(self.cell, value)
+
+    def pop(self, key: str, default: Any = None) -> None:
+        self._slots[key].__delete__(self.cell)
 
 
 class _Held(dict):
@@ -171,10 +192,9 @@ class Reached:
             default = getattr(type(owner), key, MISSING)
             self._place(Place(f"{name}.{key}", attributes, key, default))
         for kind in _own_classes(owner):
-            slots = getattr(kind, "__slots__", ())
-            for key in (slots,) if isinstance(slots, str) else slots:
-                if hasattr(owner, key) and key not in attributes:
-                    self._place(Place(f"{name}.{key}", _Attributes(owner), key))
+            for key, slot in _slots_of(kind).items():
+                if _is_filled(owner, slot):
+                    self._place(Place(f"{name}.{key}", _Slots(owner, kind), key))
             self._visit(kind, kind.__name__)
 
     def _visit_class(self, kind: type) -> None:
@@ -217,6 +237,19 @@ class Reached:
     def _place(self, place: Place) -> None:
         self.places.append(place)
         self._visit(place.read(), place.name, placed=True)
+
+
+def _slots_of(kind: type) -> dict[str, Any]:
+    """The slots of a class itself, by their names."""
+    return {k: slot for k, slot in vars(kind).items() if inspect.ismemberdescriptor(slot)}
+
+
+def _is_filled(owner: Any, slot: Any) -> bool:
+    try:
+        slot.__get__(owner)
+    except AttributeError:
+        return False
+    return True
 
 
 def _is_assigned(cell: Any) -> bool:

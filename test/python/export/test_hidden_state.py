@@ -32,6 +32,15 @@ class Settings:
     limit: int
 
 
+class Read(Settings):
+    """Whose property hides a slot, and gives something new each time."""
+
+    def __init__(self) -> None:
+        pass
+
+    limit = property(lambda self: [50])  # type: ignore[assignment]
+
+
 class Names(list):
     def __init__(self, count: int) -> None:
         super().__init__(str(number) for number in range(count))
@@ -59,7 +68,7 @@ class Counts(nn.Linear):
     def __init__(self) -> None:
         super().__init__(8, 3)
         self.slots, self.namespace = Slots(), types.SimpleNamespace(count=0)
-        self.settings = Settings(50)
+        self.settings, self.read = Settings(50), Read()
         self.nested, self.pair = {"train": {"count": 0}, "names": Names(3)}, (
             [],
             "a list in a tuple",
@@ -189,6 +198,19 @@ def test_a_number_that_the_first_step_makes(tmp_path: pathlib.Path) -> None:
 
     with pytest.raises(ExportError, match="computes with model.calls, .* give it a value before"):
         export(classify(Counts(), loss=loss), tmp_path)
+
+
+def test_what_cannot_be_set_is_left(tmp_path: pathlib.Path) -> None:
+    """A frozen object that the step makes, and a property that hides a slot."""
+    made: dict[str, Settings] = {}
+
+    def loss(model: Counts, x: Tensor, y: Tensor) -> Tensor:
+        made.setdefault("settings", Settings(1))
+        return F.cross_entropy(model(x), y)
+
+    (warning,) = export(classify(Counts(), loss=loss), tmp_path).warnings
+    assert "Python state of a variable around loss" in warning
+    assert not made
 
 
 @pytest.mark.parametrize("counts", [in_a_text, in_an_array])
