@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 import traceback
-from typing import Any, Mapping, Optional
+from typing import Any, Iterable, Mapping, Optional
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
@@ -33,14 +33,13 @@ _BRANCH = (
     "that skips what has no elements, as an expert without tokens, can be left out"
 )
 _BUFFER = (
-    "the step reads the buffer {} as a Python value, as a branch does; where steps change it, choose by "
-    "torch.where; where the first batch alone does, as a flag, run that batch before and make it a "
-    "tensor that is no buffer: value = module.flag; del module.flag; module.flag = value"
+    "the step reads the buffer {} as a Python value, as a branch does, which an export decides where no "
+    "step changes it and the model has its values; where steps change it, choose by torch.where; where "
+    "the first batch alone does, as a flag, run that batch before"
 )
 _OF_BUFFERS = (
-    "the step reads what it computes from the buffer {} alone as a Python value, as a branch does; "
-    "where steps change it, choose by torch.where; where none does, as times or a grid, make it a "
-    "tensor that is no buffer: value = module.times; del module.times; module.times = value"
+    "the step reads what it computes from the buffer {} alone as a Python value, as a branch does, which "
+    "an export decides where no step changes it and the model has its values; choose by torch.where"
 )
 _NUMBER = "the step reads a tensor's value as a Python number; keep it a tensor"
 _NUMBER_IN_PYTORCH = "the step reads a tensor's value as a Python number in {}; use what computes the same by tensors"
@@ -176,8 +175,8 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
     if isinstance(own, DataDependentOutputException) and own.func is torch.ops.aten.equal.default:
         return Refusal(E.VALUE_DEPENDENT, place, _EQUAL, _EQUAL)
     reader = _pytorchs_reader(_trace(own or error))
-    if hasattr(own, "buffer") and (own.is_itself or not reader):
-        reason = (_BUFFER if own.is_itself else _OF_BUFFERS).format(own.buffer)
+    if hasattr(own, "buffers") and (own.is_itself or not reader):
+        reason = (_BUFFER if own.is_itself else _OF_BUFFERS).format(" and ".join(own.buffers))
         return Refusal(E.VALUE_DEPENDENT, place, reason, reason)
     for sign, remedy in _REMEDIES:
         if sign in met:
@@ -241,16 +240,19 @@ def _one_line(text: str) -> str:
 
 
 def raised_by_step(
-    module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], values: Any = None
+    module: torch.nn.Module,
+    inputs: Mapping[str, torch.Tensor],
+    values: Any = None,
+    settled: Iterable[torch.Tensor] = (),
 ) -> Optional[Exception]:
-    """What the step itself raises when it runs, or None; it is run on tensors without values, or
-    within `values`, a mode that has some for who asks.
+    """What the step itself raises when it runs, or None; it is run on tensors without values, but for
+    those that are `settled`, or within `values`, a mode that has some for who asks.
 
     Capture wraps the user's exceptions beyond recognition, and notices a value that is read only
     where it is used. Running on tensors without values raises at the line that reads it.
     """
     try:
-        mode, states, batch = without_values(module, inputs, StandIns())
+        mode, states, batch = without_values(module, inputs, StandIns(settled=settled))
     except Exception:
         return None
     try:
@@ -270,13 +272,11 @@ def raised_by_step(
 def _with_buffer(error: Any, of_buffers: OfBuffers) -> Exception:
     """`error` with the name of the buffer whose value, or what is computed of it, the step asks for,
     if it is one's."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        asked = frame.f_locals.get("tensor")
-        if frame.f_code.co_filename == value_checks.__file__ and asked is not None:
-            names = of_buffers.names(asked)
-            if names:
-                error.buffer = " and ".join(name.removeprefix("model.") for name in sorted(names))
-                error.is_itself = of_buffers.is_buffer(asked)
+    asked = of_buffers.asked.get(id(error))
+    names = of_buffers.names(asked) if asked is not None else frozenset()
+    if names:
+        error.buffers = sorted(name.removeprefix("model.") for name in names)
+        error.is_itself = of_buffers.is_buffer(asked)
     return error
 
 

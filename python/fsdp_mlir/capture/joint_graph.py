@@ -59,6 +59,9 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
         )
 
     output = next(node for node in joint.graph.nodes if node.op == "output")
+    written = [m for m in output.meta["desc"] if isinstance(m, d.InputMutationAOTOutput)]
+    buffers = (m.mutated_input for m in written if isinstance(m.mutated_input, d.BufferAOTInput))
+    names.check_settled([meaning(buffer)[1] for buffer in buffers])
     changed: list[str] = []
     asked: list[Any] = []  # results of which it takes gradients
     constants: dict[str, fx.Node] = {}

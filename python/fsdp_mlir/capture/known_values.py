@@ -7,7 +7,7 @@ reads their values, or has a shape by them, is decided while the step is capture
 from __future__ import annotations
 
 import collections
-from typing import Any, Iterator, Optional
+from typing import Any, Iterable, Iterator, Optional
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
@@ -49,14 +49,24 @@ class StandIns(FakeTensorMode):
 
     Args:
         sizes_by_values: sizes that depend on values get a name, and are no error.
+        settled: states that no step changes, which have their values too.
     """
 
-    def __init__(self, sizes_by_values: bool = False) -> None:
+    def __init__(self, sizes_by_values: bool = False, settled: Iterable[torch.Tensor] = ()) -> None:
         environment = None
         if sizes_by_values:
             environment = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=True)
         super().__init__(allow_non_fake_inputs=True, static_shapes=True, shape_env=environment)
         self._constants = WeakTensorKeyDictionary()
+        self._settled = {id(tensor) for tensor in settled if self.may_turn_const(tensor)}
+
+    def from_tensor(self, tensor: torch.Tensor, **options: Any) -> FakeTensor:
+        fake = super().from_tensor(tensor, **options)
+        if id(tensor) in self._settled and fake.constant is None:
+            with no_dispatch():
+                fake.constant = tensor.detach().clone(memory_format=torch.preserve_format)
+            self.fake_tensor_converter.add_constant_storage_mapping(fake)
+        return fake
 
     def may_turn_const(self, t: Any) -> bool:
         return (

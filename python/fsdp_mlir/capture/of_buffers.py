@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
 class OfBuffers(TorchDispatchMode):
     """Within it, values are followed that depend on no parameter and no batch.
+
+    Attributes:
+        asked: of which tensor a number was read that is not known, by identity of the exception that says so.
 
     Args:
         buffers: the step's buffers by name.
@@ -21,6 +24,7 @@ class OfBuffers(TorchDispatchMode):
         super().__init__()
         self._buffers = {id(tensor) for tensor in buffers.values()}
         self._names = {id(tensor): frozenset({name}) for name, tensor in buffers.items()}
+        self.asked: dict[int, torch.Tensor] = {}
         self._alive: list[Any] = []  # else another one may have its identity
 
     def names(self, tensor: torch.Tensor) -> frozenset[str]:
@@ -31,7 +35,12 @@ class OfBuffers(TorchDispatchMode):
         return id(tensor) in self._buffers
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+        try:
+            result = func(*args, **(kwargs or {}))
+        except DataDependentOutputException as error:
+            if func is torch.ops.aten._local_scalar_dense.default:
+                self.asked[id(error)] = args[0]
+            raise
         operands = [a for a in tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
         unknown = [a for a in operands if not isinstance(a, FakeTensor) or a.constant is None]
         names = [self.names(operand) for operand in unknown]

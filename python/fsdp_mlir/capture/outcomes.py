@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..step.places import is_users, user_location
 from .contents import Content, Copied, Elements, is_in_same_places
-from .known_values import bytes_of
+from .known_values import bytes_of, is_factory
 from .value_checks import in_place_of, passing_now
 from .watched_numbers import Watch
 
@@ -98,7 +98,11 @@ class Outcome(TorchDispatchMode):
         for content in operands:
             origins |= content.origins
         draw = self._draws if draws else 0
-        digest = hash((str(func), draw, self._describe(args), self._describe(kwargs)))
+        made = getattr(result, "constant", None) if is_factory(func) else None
+        if made is not None:  # alike by whatever operator
+            digest = _digest_of_values(made)
+        else:
+            digest = hash((str(func), draw, self._describe(args), self._describe(kwargs)))
         if digest not in self.lines:
             self.lines[digest] = self._users_line()
         for place, tensor in enumerate(_written(func, args, kwargs)):

@@ -23,10 +23,13 @@ class OwnStates:
 
     Attributes:
         states: role and name of each, by the owner's name.
+        dropped: of the owner's names, those of buffers that are in no state_dict and in whose place a
+            step leaves what they cannot hold; with the refusal of a step that reads one.
     """
 
     def __init__(self, owner: torch.nn.Module, model: torch.nn.Module, names: StateNames) -> None:
         self.states: dict[str, tuple[str, str]] = {}
+        self.dropped: dict[str, ExportError] = {}
         self._owner, self._model, self._names = owner, model, names
         self._targets: dict[int, str] = {}
         self._copied: set[str] = set()  # targets of which a run has copies
@@ -112,7 +115,13 @@ class OwnStates:
             written = ", ".join(names.values())
             raise NeedsCopies(f"it puts other tensors, or values with a gradient, into {written}")
         for target, value in values.items():
-            take_over(getattr(self._owner, target), value, names[target])
+            try:
+                take_over(getattr(self._owner, target), value, names[target])
+            except ExportError as error:
+                in_files = self._names.persistent.get(names[target], True)
+                if in_files or not isinstance(value, torch.Tensor):
+                    raise
+                self.dropped[target] = error
 
     def _swapped(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor) and id(value) in self._targets:

@@ -22,7 +22,7 @@ from ..errors import E, ExportError
 from ..step.places import is_users
 from .frozen_in_step import FrozenInStep
 from .kept_numbers import NumbersKept
-from .known_values import known_value
+from .known_values import is_factory, known_value
 from .late_decisions import numbers_to_keep
 from .nodes import refusal
 from .own_states import OwnStates
@@ -33,6 +33,8 @@ from .replaced_buffers import DataAssigned, NeedsCopies
 from .same_graph import first_difference
 from .trials import Number, Trials
 from .value_checks import passed_checks
+
+_aten = torch.ops.aten
 
 
 class RunStep(torch.nn.Module):
@@ -104,6 +106,15 @@ class RunStep(torch.nn.Module):
         results = (loss, *metrics.values())
         return tuple(result for result in results if isinstance(result, torch.Tensor))
 
+    @property
+    def dropped(self) -> Mapping[str, ExportError]:
+        """Of its names, those of buffers that hold nothing for the next step."""
+        return self._own.dropped
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What this module has for a tensor of the model."""
+        return self._own.of(tensor)
+
     def _check_written(self, batch: Sequence[torch.Tensor]) -> None:
         """Raises NeedsCopies where the step has written what has a gradient into its batch."""
         written = {n for n, tensor in enumerate(batch) if tensor.grad_fn is not None}
@@ -174,6 +185,7 @@ def run_and_differentiate(
     # Differentiating runs it more than once: each time from where a first step begins.
     step.begin = state.restore
     first = run()
+    _check_dropped(step, first, batch)
     changed, numbers = state.changed(), state.numbers()
     if changed:
         left = state.left()
@@ -202,6 +214,29 @@ def run_and_differentiate(
             raise NumbersKept(kept)
         warn_changed(changed, is_seen=kept is not None)
     return first
+
+
+def _check_dropped(step: RunStep, traced: fx.GraphModule, batch: Sequence[torch.Tensor]) -> None:
+    """Raises the refusal of a buffer that holds nothing for the next step, where that reads it."""
+    dropped = step.dropped
+    if not dropped:
+        return
+    inputs = traced.graph.find_nodes(op="placeholder")
+    for node in inputs:
+        error = dropped.get(getattr(node.meta["desc"], "target", None))
+        if error is not None and _is_read(node):
+            raise error
+    step.begin()
+    trials = Trials(step._loss, dict(zip(step._loss.names, batch)), step.names)
+    if not trials.are_alike():
+        raise next(iter(dropped.values()))
+    warn_changed([f"model.{step.states[target][1]}" for target in dropped])
+
+
+def _is_read(node: fx.Node) -> bool:
+    """Whether its values are, or those of a copy; and not its shape alone."""
+    users = [user for user in node.users if not is_factory(user.target)]
+    return any(user.target is not _aten.clone.default or _is_read(user) for user in users)
 
 
 def _what_matters(left: Slots, numbers: Sequence[Number], trials: Trials) -> Slots:

@@ -41,7 +41,7 @@ from .known_values import StandIns
 from .lost_output import named_where_followed, named_where_run
 from .library_defaults import choices_for_graphs, note_unchecked
 from .mixed_precision import MixedPrecision
-from ..step.names import StateNames
+from ..step.names import StateNames, plain_path
 from .product_dtypes import require_one_dtype
 from .program import Program
 from .python_state import PythonState
@@ -203,7 +203,7 @@ def _trace(
     with contextlib.ExitStack() as stack:
         stack.callback(state.restore)
         stack.enter_context(named_where_run())
-        own = raised_by_step(loss, inputs)
+        own = _raised(loss, inputs, names, followed)
         refusal = explain_capture_error(followed, own)
         if own is not None and not isinstance(own, ON_VALUES):
             raise refusal from followed
@@ -249,6 +249,24 @@ def _trace(
         "running it: what its Python code decides stays as it is now"
     )
     return traced
+
+
+def _raised(
+    loss: StepLoss, inputs: Mapping[str, torch.Tensor], names: StateNames, followed: Exception
+) -> Optional[Exception]:
+    """What the step itself raises when it runs, where the buffers by which it decides have the values
+    of now: they are settled in `names`, and no program may change them."""
+    while True:
+        own = raised_by_step(loss, inputs, settled=names.settled_buffers)
+        asked = set(map(plain_path, getattr(own, "buffers", ()))) - names.settled.keys()
+        if not asked:
+            return own
+        refusal = explain_capture_error(followed, own)
+        names.settled.update(dict.fromkeys(asked, refusal))
+        note(
+            f"{refusal.where}the step asks in Python what {' and '.join(sorted(asked))} holds, which no "
+            "step changes: what it decides by that stays as it is now"
+        )
 
 
 def _require_numbers_of_values(traced: JointGraph) -> None:
@@ -297,9 +315,11 @@ def _by_running(
 ) -> JointGraph:
     step = RunStep(loss, names, whole_numbers)
 
-    def trace(step: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
+    def trace(step: RunStep, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
         with contextlib.ExitStack() as stack:
-            mode = fake_mode if isinstance(fake_mode, FakeTensorMode) else StandIns(sizes_by_values)
+            settled = [step.of(buffer) for buffer in names.settled_buffers]
+            own_mode = StandIns(sizes_by_values, settled)
+            mode = fake_mode if isinstance(fake_mode, FakeTensorMode) else own_mode
             stack.enter_context(mode)
             joint = _differentiate(stack, step, batch, mode)
         check_outputs(*step.outputs, samples)

@@ -40,10 +40,12 @@ class Trial:
         arrays: those that the steps have changed.
         unwatched: of each step, what of it nobody can watch, by where it is.
         written: of the step that raised, what its states held then.
+        replaced: what the last step has left in the places of states that cannot hold it.
         mode: that of the tensors without values, the same in all steps.
     """
 
     watch: Watch
+    mode: Any
     results: list[Any] = dataclasses.field(default_factory=list)
     outcomes: list[Outcome] = dataclasses.field(default_factory=list)
     computes_with: frozenset[str] = frozenset()
@@ -52,7 +54,7 @@ class Trial:
     arrays: list[Place] = dataclasses.field(default_factory=list)
     unwatched: list[dict[Any, Any]] = dataclasses.field(default_factory=list)
     written: frozenset[int] = frozenset()
-    mode: Any = dataclasses.field(default_factory=lambda: StandIns(sizes_by_values=True))
+    replaced: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
 
     def values(self, step: int) -> dict[Any, Any]:
         """The numbers that a step has left, by identity of their places."""
@@ -80,6 +82,7 @@ class Trials:
         self.leave_something = False
         self._loss, self._inputs = loss, inputs
         states = (*loss.named_parameters(), *loss.named_buffers())
+        self._settled = list(names.settled_buffers)
         self._trained = frozenset(name for name, tensor in states if names.is_trained(tensor))
         self._state = PythonState(loss)
         self._recorded: list[list[Recording]] = []
@@ -102,10 +105,10 @@ class Trials:
         """
         numbers = places, known, larger
         for recorded in self._recorded:
-            trial, again = Trial(Watch(turned, growing)), iter(recorded)
+            trial, again = self._begun(Watch(turned, growing)), iter(recorded)
             if self._take(trial, lambda step: self._replay(trial, next(again)), *numbers):
                 return trial
-        trial, new = Trial(Watch(turned, growing)), []
+        trial, new = self._begun(Watch(turned, growing)), []
 
         def compute(step: int) -> None:
             new.append(self._compute(trial, step + 0.5))
@@ -113,6 +116,9 @@ class Trials:
         if self._take(trial, compute, *numbers):
             self._keep(new)
         return trial
+
+    def _begun(self, watch: Watch) -> Trial:
+        return Trial(watch, StandIns(sizes_by_values=True, settled=self._settled))
 
     @functools.cached_property
     def plainly(self) -> Trial:
@@ -146,7 +152,7 @@ class Trials:
     def are_alike(self, but_for: Sequence[Number] = ()) -> bool:
         """Whether the second step computes what the first one does, from what that leaves in Python;
         of the numbers `but_for` it finds what the first one did."""
-        trial, new = Trial(Watch()), []
+        trial, new = self._begun(Watch()), []
         places = {place.identity for place, _, _ in but_for}
 
         def compute(step: int) -> None:
@@ -215,6 +221,8 @@ class Trials:
         """Takes a step, in which `number` is read from tensors."""
         mode, states, batch = without_values(self._loss, self._inputs, trial.mode)
         trial.mode, batch = mode, tuple(map(_another, batch))
+        found = dict(states)
+        states.update(trial.replaced)
         before = trial.outcomes[-1] if trial.outcomes else None
         outcome = Outcome(states, self._trained, batch, trial.watch, number, before)
         recording = Recording(mode, states, batch, outcome)
@@ -228,6 +236,8 @@ class Trials:
                 raise
             with watching(trial.watch):
                 gradients = _gradients(value, states)
+        others = (name for name, tensor in states.items() if not _may_hold(found[name], tensor))
+        trial.replaced = {name: states[name] for name in others}
         tensors = [value, *metrics.values(), *states.values(), *gradients]
         tensors = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
         trainable = tuple(name for name, tensor in states.items() if tensor.requires_grad)
@@ -252,6 +262,13 @@ class Trials:
         replay.end(value, metrics)
         trial.outcomes.append(recording.outcome)
         trial.results.append(recording.result)
+
+
+def _may_hold(state: torch.Tensor, value: Any) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return True  # which the capture refuses
+    about = (value.shape, value.dtype, value.requires_grad and value.grad_fn is not None)
+    return about == (state.shape, state.dtype, False) or value is state
 
 
 def _another(tensor: torch.Tensor) -> torch.Tensor:

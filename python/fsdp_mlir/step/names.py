@@ -34,6 +34,8 @@ class StateNames:
         fake_mode: the mode the model was built under, or None for real tensors.
         on_meta: whether the model has tensors on meta.
         first_values: how parameters and buffers get their first values.
+        settled: the buffers that no program may change, as one asks in Python what they hold; by
+            name, the refusal of one that does.
 
     Args:
         step: whose model's tensors they are.
@@ -76,6 +78,8 @@ class StateNames:
         self.on_meta = any(map(is_meta, (*self.parameters.values(), *self.buffers.values())))
         self.first_values = FirstValues(step.recorder, step.seed)
         self.first_values.check({**self.parameters, **self.buffers})
+        self.settled: dict[str, ExportError] = {}
+        self._updated: set[str] = set()
         self._originals: dict[int, torch.Tensor] = {}
         self.paths: dict[int, list[str]] = {}
         for path, module in step.model.named_modules(remove_duplicate=False):
@@ -182,6 +186,17 @@ class StateNames:
         one that is not known."""
         known = self._known.get(id(self._originals.get(id(tensor), tensor)))
         return known is None or known[1] in self.trainable
+
+    @property
+    def settled_buffers(self) -> Iterator[torch.Tensor]:
+        return (self.buffers[fqn] for fqn in self.settled if fqn in self.buffers)
+
+    def check_settled(self, updated: Collection[str]) -> None:
+        """Raises the refusal of a settled buffer that a program changes: this one, whose are `updated`,
+        or one before it."""
+        self._updated.update(updated)
+        for fqn in self._updated & self.settled.keys():
+            raise self.settled[fqn]
 
     def forget_constants(self, kept: int) -> None:
         """Forgets all but the first `kept` constants: those of a capture that failed."""

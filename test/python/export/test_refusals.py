@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import assert_same_as_eager, classify, cross_entropy, export, sgd
+from exporting import classify, cross_entropy, export, sgd
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -121,67 +121,6 @@ def test_the_users_line_is_named(tmp_path: pathlib.Path, body: Callable, text: s
     assert text in message
     assert name == "test_refusals.py" and first < int(line) <= first + 4
     assert list(tmp_path.iterdir()) == []
-
-
-class ActNorm(nn.Linear):
-    """The first batch gives its bias."""
-
-    def __init__(self, seen: Any) -> None:
-        super().__init__(8, 3)
-        if isinstance(seen, torch.Tensor):
-            self.register_buffer("seen", seen)
-        else:
-            self.seen = seen
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not self.seen:
-            with torch.no_grad():
-                self.bias.copy_(-F.linear(x, self.weight).mean(0))
-            self.seen = self.seen | True
-        return super().forward(x)
-
-
-class Solver(nn.Linear):
-    """Steps through times, of which it asks whether they rise."""
-
-    def __init__(self) -> None:
-        super().__init__(8, 8)
-        self.register_buffer("times", torch.linspace(0, 1, 3))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        begin, end = self.times[:-1], self.times[1:]
-        signs = 1 if (end > begin).all() else -1
-        for step in signs * (end - begin):
-            x = x + step * super().forward(x)
-        return x
-
-
-@pytest.mark.provokes("FSDP-E0206")
-def test_a_branch_on_what_a_buffer_holds(tmp_path: pathlib.Path) -> None:
-    """Tests that the error says what helps: a tensor that is no buffer is the code's own."""
-    model = Solver()
-    with pytest.raises(ExportError, match=r"refusals.py:\d+: .* from the buffer times alone"):
-        export(classify(model), tmp_path)
-    times = model.times
-    del model.times
-    model.times = times
-    export(classify(model), tmp_path)
-
-
-@pytest.mark.provokes("FSDP-E0206")
-def test_a_flag_of_the_first_batch(tmp_path: pathlib.Path) -> None:
-    """Tests that a bool may be one, and a tensor that is no buffer, where a batch comes before the
-    step."""
-    models = ActNorm(torch.tensor(False)), ActNorm(False)
-    for model in models:
-        model(torch.randn(4, 8))
-    with pytest.raises(ExportError, match=r"refusals.py:\d+: the step reads the buffer seen as"):
-        export(classify(models[0]), tmp_path)
-    seen = models[0].seen
-    del models[0].seen
-    models[0].seen = seen
-    for model in models:
-        assert_same_as_eager(classify(model), tmp_path)
 
 
 @pytest.mark.provokes("FSDP-E0210")
