@@ -1,7 +1,8 @@
 """Checks of values that code makes before it computes: `if (variance < 0).any(): raise ...`.
 
 A plan does not look at values, so that a check whose only effect is an error passes while the step
-is captured, and a note says so.
+is captured, and a note says so. One whose only effect is a clamp of what is not finite, as models of
+Hugging Face have, is always clamped: to bounds that finite values are within.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import functools
 import itertools
 import linecache
 import os
+import re
 import sys
 from types import FrameType
 from typing import Any, Callable, Iterator, Optional
@@ -96,8 +98,9 @@ def _passing_condition(
                 return number
             while frame.f_code.co_filename == torch.__file__:
                 frame = frame.f_back
-            place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
-            if place not in places:
+            path, line = frame.f_code.co_filename, frame.f_lineno
+            place = f"{os.path.basename(path)}:{line}"
+            if place not in places and not _is_clamp(_condition_at(path, line)):
                 places.append(place)
             return passes
 
@@ -117,15 +120,24 @@ def _passing(frame: FrameType) -> Optional[bool]:
 
 def passing_at(path: str, line: int) -> Optional[bool]:
     """What the condition on a line of a file is where the check passes, or None: no check."""
+    node = _condition_at(path, line)
+    return (
+        None
+        if node is None
+        else _needed(node.test, not isinstance(node, ast.If) or _is_clamp(node))
+    )
+
+
+def _condition_at(path: str, line: int) -> Any:
     for node in _conditions(path):
         if node.test.lineno <= line <= (node.test.end_lineno or node.test.lineno):
-            return _needed(node.test, isinstance(node, ast.Assert))
+            return node
     return None
 
 
 @functools.lru_cache(maxsize=64)
 def _conditions(path: str) -> list[Any]:
-    """Assertions of a file, and each `if` that does nothing but raise."""
+    """Assertions of a file, and each `if` that does nothing but raise, or clamp what is not finite."""
     try:
         tree = ast.parse("".join(linecache.getlines(path)))
     except SyntaxError:
@@ -133,8 +145,26 @@ def _conditions(path: str) -> list[Any]:
     return [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assert) or isinstance(node, ast.If) and _only_raises(node.body)
+        if isinstance(node, ast.Assert)
+        or isinstance(node, ast.If)
+        and (_only_raises(node.body) or _is_clamp(node))
     ]
+
+
+_NOT_FINITE = re.compile(r"(not torch\.isfinite\((\w+)\)\.all|torch\.isinf\((\w+)\)\.any)\(\)")
+_CLAMPED = re.compile(
+    r"(?P<bound>\w+) = torch\.finfo\((?P<x>\w+)\.dtype\)\.max - 1000\n"
+    r"(?P=x) = torch\.clamp\((?P=x), min=-(?P=bound), max=(?P=bound)\)"
+)
+
+
+def _is_clamp(node: Any) -> bool:
+    """Whether it is `if not torch.isfinite(x).all():`, and clamps `x` to what its dtype has."""
+    if not isinstance(node, ast.If) or node.orelse:
+        return False
+    asked = _NOT_FINITE.fullmatch(ast.unparse(node.test))
+    clamped = _CLAMPED.fullmatch("\n".join(map(ast.unparse, node.body)))
+    return bool(asked and clamped) and clamped["x"] in asked.groups()
 
 
 def _only_raises(body: list[ast.stmt]) -> bool:

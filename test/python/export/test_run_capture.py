@@ -300,6 +300,20 @@ def test_checks_of_values_are_left_out(tmp_path: pathlib.Path) -> None:
     assert "functional.py:" in places[3]
 
 
+def clamps(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if not torch.isfinite(x).all():
+        bound = torch.finfo(x.dtype).max - 1000
+        x = torch.clamp(x, min=-bound, max=bound)
+    return F.cross_entropy(model(x), y)
+
+
+def test_what_is_not_finite_is_clamped(tmp_path: pathlib.Path) -> None:
+    step = classify(nn.Linear(8, 3), loss=clamps)
+    assert not [note for note in assert_same_as_eager(step, tmp_path).notes if "a check" in note]
+    step.inputs["x"] = torch.full((4, 8), torch.inf)
+    assert_same_as_eager(step, tmp_path)
+
+
 def computes_with_counts(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     many = (y == 1).sum().item()
     loss = F.cross_entropy(model(x), y, reduction="sum") / max(1, many)
