@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fsdp_mlir import ExportError, TrainingStep
 from fsdp_mlir.archive.torchscript import call_text
+from fsdp_mlir.package import is_local
 from fsdp_mlir.step.places import own_location, user_location
 from fsdp_mlir.export import export_step
 from fsdp_mlir.rules.numbers import is_optimizers
@@ -264,6 +265,13 @@ def test_lines_of_python_itself_are_no_users() -> None:
     assert user_location(trace) == "layers.py:7"
     assert is_optimizers(f"{python}/site-packages/torch_optimizer/radam.py")
     assert not is_optimizers(f"{python}/functools.py")
+
+
+def test_packages_of_another_environment_are_installed() -> None:
+    """As where one environment is laid over another."""
+    assert is_local("/home/me/step.py")
+    for folder in ("/opt/base/lib/python3.11/site-packages", "/usr/lib/python3/dist-packages"):
+        assert not is_local(f"{folder}/timm/layers.py")
 
 
 def test_python_state_that_the_forward_changes_is_a_warning(tmp_path: pathlib.Path) -> None:
