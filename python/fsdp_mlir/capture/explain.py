@@ -109,10 +109,12 @@ _REMEDIES = (
 )
 
 
-# Functions of libraries that read values of a batch in Python, and what spares the step from it.
+# Functions that read values of a batch in Python, and what spares the step from it.
 _READY_IN_BATCH = {
     "get_rope_index": "compute position_ids by the model's get_rope_index where batches are made, "
     "and give them as an input",
+    "pack_padded_sequence": "its lengths are the code's own numbers; else give the layer the padded "
+    "batch, and of what it gives take each sequence's last output (torch.gather), or mask the rest",
 }
 
 
