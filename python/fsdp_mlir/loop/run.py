@@ -53,7 +53,8 @@ def load(
             the learning rates of its groups (the plan's own).
         seed: of random operators (the plan's).
         weights_from_rank0: rank 0 alone has the weights, and sends each rank its part.
-        rng: `site`, or `sequential` as eager PyTorch draws.
+        rng: `site`, or `sequential` as eager PyTorch draws behind `torch.manual_seed(seed)`: from a
+            stream of the run's own, which a script's other draws do not move.
         non_finite: what becomes of a step whose loss, or a gradient, is not finite: `plan`, what it
             was compiled for; `continue` and `skip` require that of it, and warn; with `stop` all
             ranks raise RunError when they have taken it, and the run can go on.
