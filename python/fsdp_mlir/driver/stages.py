@@ -84,7 +84,7 @@ def traceback_of(lines: Sequence[str]) -> str:
 
 def strip_label(line: str) -> str:
     """Drops `error: ` from the start of a line: the driver puts its own."""
-    for label in ("error: ", "Error: ", "ERROR: ", "<unknown>:0: error: "):
+    for label in ("error: ", "Error: ", "ERROR: "):
         if line.startswith(label):
             return line[len(label) :]
     return line

@@ -91,6 +91,7 @@ def test_a_budget_that_cannot_hold_names_the_smallest(
     with pytest.raises(chain.ChainError) as refused:
         report(deep, tmp_path / "small", "remat=auto memory-budget-mib=0.1")
     message = refused.value.output
+    assert re.search(r'(?m)^error: program "step" does not fit', message)
     smallest = re.search(r"the smallest that it fits is ([0-9.]+) MiB", message)
     assert smallest, message
     options = f"remat=auto memory-budget-mib={smallest[1]}"
