@@ -12,7 +12,8 @@ from typing import Any
 import lightning
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import EMAWeightAveraging, GradientAccumulationScheduler
+from lightning.pytorch.callbacks import ModelCheckpoint, StochasticWeightAveraging
 from lightning.pytorch.loggers import CSVLogger
 
 from support import chain
@@ -31,6 +32,14 @@ def example() -> ModuleType:
     return module
 
 
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lightning sets these, and they are to be as before."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "0")
+        monkeypatch.delenv(name)
+
+
 class Rows(lightning.Callback):
     """What a callback of the user's sees of each step and each evaluation."""
 
@@ -47,13 +56,8 @@ class Rows(lightning.Callback):
         self.evaluated.append(trainer.callback_metrics["eval_loss"].item())
 
 
-def test_a_trainer_trains_by_a_plan(
-    example: ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.setenv(name, "0")  # Lightning sets them, and they are to be as before
-        monkeypatch.delenv(name)
-
+@pytest.mark.usefixtures("environment")
+def test_a_trainer_trains_by_a_plan(example: ModuleType, tmp_path: pathlib.Path) -> None:
     def fit(name: str, strategy: Any, resumed: Any = None) -> tuple[Rows, Any]:
         torch.manual_seed(0)
         rows, module = Rows(), example.Counter()
@@ -94,6 +98,46 @@ def test_a_trainer_trains_by_a_plan(
     assert again.losses == planned.losses[3:]
     for name, value in module.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], value), name
+
+
+def beside_the_plan(module: Any) -> list[lightning.Callback]:
+    module.training_step = lambda batch, batch_idx: module.head.weight.square().mean()
+    return []
+
+
+def by_hand(module: Any) -> list[lightning.Callback]:
+    module.automatic_optimization = False
+    return []
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (
+            lambda module: [EMAWeightAveraging()],
+            "EMAWeightAveraging: a plan has weights of its own",
+        ),
+        (lambda module: [StochasticWeightAveraging(0.1)], "StochasticWeightAveraging: a plan"),
+        (lambda module: [GradientAccumulationScheduler({1: 2})], "and steps of one size"),
+        (beside_the_plan, "training_step computes what its loss"),
+        (by_hand, "a module that optimizes by hand"),
+    ],
+)
+def test_what_a_plan_would_train_otherwise_is_refused(
+    example: ModuleType, change: Any, words: str
+) -> None:
+    module = example.Counter()
+    options = {"accelerator": "cpu", "devices": 1, "logger": False, "enable_checkpointing": False}
+    options |= {"enable_progress_bar": False, "enable_model_summary": False, "max_steps": 1}
+    trainer = lightning.Trainer(
+        strategy=example.PlanStrategy(),
+        callbacks=change(module),
+        num_sanity_val_steps=0,
+        **options,
+    )
+    with pytest.raises(ValueError, match=words):
+        trainer.fit(module, example.rows(24))
 
 
 def test_two_ranks_train_as_ddp_does(tmp_path: pathlib.Path) -> None:
