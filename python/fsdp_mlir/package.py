@@ -21,8 +21,6 @@ def _installed_folders() -> tuple[str, ...]:
 
 
 _FOLDERS = _installed_folders()
-# What installers call their folders, in whatever environment: one may see the packages of another.
-_INSTALLED = ("site-packages", "dist-packages")
 
 
 def is_local(name: str) -> bool:
@@ -34,6 +32,12 @@ def is_local(name: str) -> bool:
 @functools.lru_cache(maxsize=1 << 14)  # a capture asks for each module again and again
 def _is_local(name: str) -> bool:
     path = os.path.realpath(name)
-    if path.startswith(("/proc/", "/sys/", "/dev/", *_FOLDERS)):
+    if path.startswith(("/proc/", "/sys/", "/dev/", *_FOLDERS)) or is_in_packages(path):
         return False
-    return not {*_INSTALLED, "__pycache__"} & set(path.split(os.sep))
+    return "__pycache__" not in path.split(os.sep)
+
+
+def is_in_packages(path: str) -> bool:
+    """Whether a file is in a folder that packages are installed into, in whatever environment: one may
+    see those of another."""
+    return not {"site-packages", "dist-packages"}.isdisjoint(path.split(os.sep))

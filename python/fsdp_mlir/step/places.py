@@ -26,7 +26,7 @@ def is_users(path: str) -> bool:
 
 def is_pythons(path: str) -> bool:
     """Whether a source file is Python's own; packages may be installed below it."""
-    return path.startswith(_PYTHON) and not re.search(r"[/\\](site|dist)-packages[/\\]", path)
+    return path.startswith(_PYTHON) and not package.is_in_packages(path)
 
 
 def user_location(trace: str) -> str:
