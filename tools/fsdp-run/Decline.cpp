@@ -1,11 +1,8 @@
 #include "Decline.h"
 
 #include "Error.h"
-#include "comm/GlooProcess.h"
 #include "launch/Rendezvous.h"
 
-#include <c10/util/Logging.h>
-#include <csignal>
 #include <cstdlib>
 
 namespace fsdp {
@@ -20,17 +17,6 @@ Membership membershipOf(const LaunchOptions &launch) {
 bool isMember(const LaunchOptions &launch, const Membership &me) {
   return !launch.supervisor.empty() ||
          (!launch.nproc && !launch.threads && !me.source.empty());
-}
-
-void prepareProcess() {
-  // Whoever read our words may be gone: that is no reason to end.
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN); // beyond `ulimit -f`
-  // c10d's notes on connections that are tried again are no news to a user;
-  // what fails is reported once, by us.
-  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
-  setGlooVariables(); // here, since there is one thread
-  c10::initLogging();
 }
 
 /// A rank of this process, as the others know it.

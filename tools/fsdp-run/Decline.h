@@ -15,9 +15,6 @@ Membership membershipOf(const LaunchOptions &launch);
 /// Whether this process is one of the ranks that somebody started.
 bool isMember(const LaunchOptions &launch, const Membership &me);
 
-/// Before c10d and Gloo are used, and while there is one thread.
-void prepareProcess();
-
 /// For a process that fails before its ranks meet others: tells those why they
 /// do not come, where there are any.
 void decline(const CommandLine &line, const std::string &why);

@@ -4,6 +4,7 @@
 #include "Decline.h"
 #include "EndProgram.h"
 #include "Error.h"
+#include "PrepareProcess.h"
 #include "Ranks.h"
 #include "launch/ErrorReport.h"
 
