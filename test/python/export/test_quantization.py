@@ -39,9 +39,9 @@ def test_observers_without_sizes_are_refused(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.provokes("FSDP-E0206")
 def test_pytorchs_line_that_reads_a_value_is_named(tmp_path: pathlib.Path) -> None:
-    """The older observers branch on whether they are enabled, which buffers say."""
+    """The older observers ask the batch whether what they have seen has a range."""
     model = prepared(version=0)
     model(torch.randn(4, 8))
-    text = r"^exporting.py:\d+: .* number in torch/ao/quantization/fake_quantize.py:\d+; use what"
+    text = r"^exporting.py:\d+: .* number in torch/ao/quantization/utils.py:\d+; use what"
     with pytest.raises(ExportError, match=text):
         export(classify(model), tmp_path)
