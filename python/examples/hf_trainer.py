@@ -104,6 +104,13 @@ class PlanTrainer(Trainer):
             self.run.copy_to(self.model)
         super().save_model(output_dir, _internal_call)
 
+    def _load_best_model(self) -> None:
+        """At the end the run has the best weights too, which it evaluates and saves from then on."""
+        super()._load_best_model()
+        if self.run:
+            best, own = self.model.state_dict(), self.run.state_dict()
+            self.run.load_state_dict({name: best[name] for name in own if name in best})
+
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         if self.run:
             folder = os.path.join(output_dir, RUN)

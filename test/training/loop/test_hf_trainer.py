@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import IntervalStrategy
 
 from support import chain
 
@@ -108,6 +109,28 @@ def test_a_trainer_trains_by_a_plan(
     assert rows(again) == rows(trainer)
     for name, value in again.run.state_dict().items():
         assert torch.equal(states[name], value), name
+
+
+def test_the_best_model_is_what_the_trainer_has_at_the_end(
+    example: ModuleType, cache: str, tmp_path: pathlib.Path
+) -> None:
+    """Here that of the higher loss, which is the one before the last."""
+    args = arguments(tmp_path, 1)
+    args.eval_strategy, args.eval_steps = IntervalStrategy.STEPS, 3
+    args.load_best_model_at_end, args.metric_for_best_model = True, "eval_loss"
+    args.greater_is_better = True
+    data = example.sentences(32)
+    trainer = example.PlanTrainer(
+        model=example.tiny_llama(),
+        args=args,
+        train_dataset=data,
+        eval_dataset=data[:8],
+        cache_dir=cache,
+    )
+    trainer.train()
+    losses = [row["eval_loss"] for row in trainer.state.log_history if "eval_loss" in row]
+    assert trainer.evaluate()["eval_loss"] == losses[0] > losses[1]
+    trainer.run.close()
 
 
 def test_what_a_plan_does_not_read_is_refused(example: ModuleType, tmp_path: pathlib.Path) -> None:
