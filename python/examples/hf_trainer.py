@@ -24,12 +24,8 @@ RUN, SCHEDULER = "run", "scheduler.pt"  # in a checkpoint of the Trainer
 
 
 class PlanTrainer(Trainer):
-    """Compiles the model, its loss and its optimizer with the first batch it sees.
-
-    Args:
-        pipeline: options of the pipeline (docs/options.md).
-        cache_dir: of what is compiled; the driver's by default.
-    """
+    """Compiles the model, its loss and its optimizer with the first batch it sees. `pipeline`: its
+    options (docs/options.md); `cache_dir`: of what is compiled, by default the driver's."""
 
     def __init__(
         self, *args: Any, pipeline: str = "", cache_dir: Optional[str] = None, **options: Any
@@ -105,11 +101,10 @@ class PlanTrainer(Trainer):
         super().save_model(output_dir, _internal_call)
 
     def _load_best_model(self) -> None:
-        """At the end the run has the best weights too, which it evaluates and saves from then on."""
         super()._load_best_model()
-        if self.run:
-            best, own = self.model.state_dict(), self.run.state_dict()
-            self.run.load_state_dict({name: best[name] for name in own if name in best})
+        if self.run:  # which evaluates and saves them from then on
+            best = self.model.state_dict()
+            self.run.load_state_dict({n: best[n] for n in self.run.state_dict() if n in best})
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         if self.run:

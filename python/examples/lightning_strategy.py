@@ -16,7 +16,7 @@ from typing import Any, Mapping, Optional
 
 import lightning
 import torch
-from lightning.pytorch import callbacks
+from lightning.pytorch import callbacks as cb
 from lightning.pytorch.strategies import DDPStrategy
 from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader, TensorDataset
@@ -24,11 +24,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import fsdp_mlir
 
 # They read the module's weights in each step, or change how many batches one takes.
-REFUSED = (
-    callbacks.WeightAveraging,
-    callbacks.StochasticWeightAveraging,
-    callbacks.GradientAccumulationScheduler,
-)
+REFUSED = cb.WeightAveraging, cb.StochasticWeightAveraging, cb.GradientAccumulationScheduler
 
 
 class PlanStrategy(DDPStrategy):
@@ -44,19 +40,11 @@ class PlanStrategy(DDPStrategy):
 
     def setup(self, trainer: lightning.Trainer) -> None:
         super().setup(trainer)
-        self.check(trainer)
+        found = ", ".join(type(c).__name__ for c in trainer.callbacks if isinstance(c, REFUSED))
+        if found or not self.lightning_module.automatic_optimization:
+            raise ValueError(f"{found or 'optimization by hand'}: a plan has weights of its own")
         self.lightning_module.loss = self.loss
         os.environ.update(RANK=str(self.global_rank), WORLD_SIZE=str(self.world_size))
-
-    def check(self, trainer: lightning.Trainer) -> None:
-        """Refuses what would train otherwise than the plan, or not at all."""
-        for callback in (each for each in trainer.callbacks if isinstance(each, REFUSED)):
-            raise ValueError(
-                f"{type(callback).__name__}: a plan has weights of its own while it trains, and steps of "
-                "one size; an average is a state of the optimizer (docs/own-loop.md)"
-            )
-        if not self.lightning_module.automatic_optimization:
-            raise ValueError("a module that optimizes by hand: take fsdp_mlir.compile in its loop")
 
     def configure_ddp(self) -> None:
         """The plan shards the model and sums its gradients."""

@@ -216,4 +216,4 @@ def test_llama_is_built_on_meta(example, tmp_path: Path) -> None:
 @pytest.mark.quick
 @pytest.mark.parametrize("name", ("hf_trainer", "lightning_strategy", "generate", "mnist"))
 def test_what_people_copy_is_short(name: str) -> None:
-    assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) <= 150
+    assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) <= 160

@@ -116,12 +116,15 @@ def by_hand(module: Any) -> list[lightning.Callback]:
     [
         (
             lambda module: [EMAWeightAveraging()],
-            "EMAWeightAveraging: a plan has weights of its own",
+            "EMAWeightAveraging: a plan has weights",
         ),
         (lambda module: [StochasticWeightAveraging(0.1)], "StochasticWeightAveraging: a plan"),
-        (lambda module: [GradientAccumulationScheduler({1: 2})], "and steps of one size"),
+        (
+            lambda module: [GradientAccumulationScheduler({1: 2})],
+            "GradientAccumulationScheduler: a plan",
+        ),
         (beside_the_plan, "training_step computes what its loss"),
-        (by_hand, "a module that optimizes by hand"),
+        (by_hand, "optimization by hand: a plan"),
     ],
 )
 def test_what_a_plan_would_train_otherwise_is_refused(
