@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 import weakref
 from typing import Any, Optional
@@ -15,67 +16,76 @@ from ..step.training_step import TrainingStep
 from .run_state import own_part
 
 
+@dataclasses.dataclass
+class _Watched:
+    """A parameter or a buffer of the model, as it was when it was last looked at."""
+
+    name: str
+    state: weakref.ref[torch.Tensor]
+    trainable: bool
+    version: int
+
+
 class WatchedModel:
     """The model that a run was compiled from, which the script may still hold: the run does not."""
 
     def __init__(self, step: TrainingStep) -> None:
-        named = [(plain_path(path), p) for path, p in step.model.named_parameters()]
-        self._names = [name for name, _ in named]
-        self._parameters = [weakref.ref(parameter) for _, parameter in named]
-        self._trainable = [parameter.requires_grad for _, parameter in named]
-        self._versions: Optional[list[int]] = [_version(parameter) for _, parameter in named]
+        self._watched = [
+            _Watched(plain_path(path), weakref.ref(state), state.requires_grad, _version(state))
+            for path, state in (*step.model.named_parameters(), *step.model.named_buffers())
+        ]
+        self._has_warned = False
 
     def check(self, session: Any) -> None:
         """Raises RunError where a parameter was frozen, or released, since the step was compiled.
-        Warns, once, where the script gave one a value that the run has not."""
-        held = [parameter() for parameter in self._parameters]
-        if not all(parameter is not None for parameter in held):  # the model is gone
-            self._names, self._parameters, self._trainable = [], [], []
-            self._versions = None
+        Warns, once, where the script gave one, or a buffer, a value that the run has not."""
+        written: dict[str, torch.Tensor] = {}
+        for watched in self._watched:
+            state = watched.state()
+            if state is None:  # it is gone, or the model is
+                continue
+            if state.requires_grad != watched.trainable:
+                raise _refusal(watched)
+            if _version(state) != watched.version:
+                watched.version = _version(state)
+                written[watched.name] = state
+        if not written or self._has_warned:
             return
-        now = [parameter.requires_grad for parameter in held]
-        if now != self._trainable:
-            raise self._refusal(now)
-        if self._versions is None:
-            return
-        versions = [_version(parameter) for parameter in held]
-        if versions == self._versions:
-            return
-        self._versions = versions
-        if (name := _first_that_differs(dict(zip(self._names, held)), session)) is not None:
-            self._versions = None
+        if (name := _first_that_differs(written, session)) is not None:
+            self._has_warned = True
             warnings.warn(
                 f"{name} of the model was written to after the step was compiled, and the run "
                 "trains values of its own: run.load_state_dict(model.state_dict()) gives it these, "
-                "and run.copy_to(model) gives the model the run's",
+                "and run.copy_to(model) gives the model the run's; what the step decides in Python "
+                "by a buffer stays as it was until it is compiled anew",
                 RuntimeWarning,
                 stacklevel=4,  # the script's line that takes the step
             )
 
-    def _refusal(self, now: list[bool]) -> RunError:
-        was = next(i for i, (a, b) in enumerate(zip(now, self._trainable)) if a != b)
-        before, after = ("trainable", "frozen") if self._trainable[was] else ("frozen", "trainable")
-        return RunError(
-            E.RUN_STATE,
-            f"{self._names[was]} was {before} when the step was compiled and is {after} now, and a "
-            "run trains what it was compiled for; compile the step anew, and give that run this "
-            "one's state_dict()",
-        )
+
+def _refusal(watched: _Watched) -> RunError:
+    before, after = ("trainable", "frozen") if watched.trainable else ("frozen", "trainable")
+    return RunError(
+        E.RUN_STATE,
+        f"{watched.name} was {before} when the step was compiled and is {after} now, and a "
+        "run trains what it was compiled for; compile the step anew, and give that run this "
+        "one's state_dict()",
+    )
 
 
-def _version(parameter: torch.Tensor) -> int:
+def _version(state: torch.Tensor) -> int:
     """How often it was written to; a tensor of inference mode does not tell."""
-    return 0 if parameter.is_inference() else parameter._version
+    return 0 if state.is_inference() else state._version
 
 
-def _first_that_differs(parameters: dict[str, torch.Tensor], session: Any) -> Optional[str]:
-    """The name of a parameter that is not what the run has on this rank. What a script writes may
-    well be that: `copy_to` does so."""
+def _first_that_differs(states: dict[str, torch.Tensor], session: Any) -> Optional[str]:
+    """The name of a parameter or buffer among `states` that is not what the run has on this rank.
+    What a script writes may well be that: `copy_to` does so."""
     for entry in session.states():
         name, own = entry["name"], entry["local"]
-        if entry["role"] != "parameter" or name not in parameters or own is None:
+        if entry["role"] not in ("parameter", "buffer") or name not in states or own is None:
             continue
-        whole = as_pairs_of(parameters[name].detach(), entry["shape"])
+        whole = as_pairs_of(states[name].detach(), entry["shape"])
         part = own_part(whole, entry, session)
         if part.is_meta or part.shape != own.shape:
             continue

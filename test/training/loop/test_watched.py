@@ -12,6 +12,7 @@ from torch import nn
 
 import fsdp_mlir
 from fsdp_mlir import RunError, TrainingStep
+from fsdp_mlir.errors import ExportNote
 
 X = torch.ones(4, 6)
 
@@ -71,4 +72,32 @@ def test_values_that_a_script_gives_its_model_are_warned_of(tmp_path: pathlib.Pa
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             model.reset_parameters()
+            run({"x": X})
+
+
+class Switched(nn.Linear):
+    """Decides by a buffer, and counts its steps in another."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 5)
+        self.register_buffer("flag", torch.ones(()))
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return super().forward(x) + (1 if self.flag else 0)
+
+
+def test_a_buffer_that_a_script_switches_is_warned_of(tmp_path: pathlib.Path) -> None:
+    model = Switched()
+    with pytest.warns(ExportNote, match="what flag holds, which no step changes"):
+        run = fsdp_mlir.compile(training_step(model), out=tmp_path)
+    with run, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run({"x": X})
+        run({"x": X})
+        model.flag.zero_()
+        with pytest.raises(
+            RuntimeWarning, match="^flag of the model .*by a buffer stays as it was"
+        ):
             run({"x": X})
