@@ -42,14 +42,16 @@ static at::Tensor call(std::string_view callee,
 }
 
 /// Whether the kernel is for operands of the type. oneDNN's matmul, as PyTorch
-/// calls it, wants AVX-512, and so do its products of types of 16 bits.
+/// calls it, wants AVX-512, and so do its products of types of 16 bits, of
+/// halves the part of it that computes with them.
 static bool runsHere(const cost::Kernel &kernel, at::ScalarType type) {
   bool isWide = type == at::kFloat;
   bool hasAvx512 = cost::thisMachine().cpu.find("avx512") != std::string::npos;
   if (kernel.name == "float32")
     return !isWide;
   if (kernel.name == "onednn_primitive")
-    return isWide || hasAvx512;
+    return isWide || (type == at::kHalf ? __builtin_cpu_supports("avx512fp16")
+                                        : hasAvx512);
   if (kernel.name == "onednn")
     return isWide && hasAvx512;
   return isWide || kernel.name == "aten";
