@@ -185,8 +185,42 @@ def _trace(
     fake_mode: Any,
     samples: Optional[int],
 ) -> JointGraph:
-    """The joint graph of a step: as Dynamo follows it, or else as it runs. `samples` of a batch,
-    where results may be of each."""
+    """The joint graph of a step. `samples` of a batch, where results may be of each.
+
+    A step that cannot be captured but with the values of buffers, by which its code decides, is
+    captured with those of now: they are settled in `names`, and no program may change them."""
+    constants = len(names.constants)
+    notes: list[str] = []
+    while True:
+        try:
+            traced = _trace_as_settled(loss, inputs, names, fake_mode, samples)
+            break
+        except ExportError as error:
+            names.forget_constants(constants)
+            own = raised_by_step(loss, inputs, settled=names.settled_buffers)
+            asked = set(map(plain_path, getattr(own, "buffers", ()))) - names.settled.keys()
+            if not asked:
+                raise
+            refusal = explain_capture_error(error, own)
+        names.settled.update(dict.fromkeys(asked, refusal))
+        notes.append(
+            f"{refusal.where}the step asks in Python what {' and '.join(sorted(asked))} holds, which no "
+            "step changes: what it decides by that stays as it is now"
+        )
+    for text in notes:
+        note(text)
+    return traced
+
+
+def _trace_as_settled(
+    loss: StepLoss,
+    inputs: Mapping[str, torch.Tensor],
+    names: StateNames,
+    fake_mode: Any,
+    samples: Optional[int],
+) -> JointGraph:
+    """The joint graph of a step: as Dynamo follows it, or else as it runs, with the values of those
+    buffers alone that are settled in `names`."""
     constants = len(names.constants)
     try:
         if names.kept:
@@ -203,7 +237,7 @@ def _trace(
     with contextlib.ExitStack() as stack:
         stack.callback(state.restore)
         stack.enter_context(named_where_run())
-        own = _raised(loss, inputs, names, followed)
+        own = raised_by_step(loss, inputs, settled=names.settled_buffers)
         refusal = explain_capture_error(followed, own)
         if own is not None and not isinstance(own, ON_VALUES):
             raise refusal from followed
@@ -249,24 +283,6 @@ def _trace(
         "running it: what its Python code decides stays as it is now"
     )
     return traced
-
-
-def _raised(
-    loss: StepLoss, inputs: Mapping[str, torch.Tensor], names: StateNames, followed: Exception
-) -> Optional[Exception]:
-    """What the step itself raises when it runs, where the buffers by which it decides have the values
-    of now: they are settled in `names`, and no program may change them."""
-    while True:
-        own = raised_by_step(loss, inputs, settled=names.settled_buffers)
-        asked = set(map(plain_path, getattr(own, "buffers", ()))) - names.settled.keys()
-        if not asked:
-            return own
-        refusal = explain_capture_error(followed, own)
-        names.settled.update(dict.fromkeys(asked, refusal))
-        note(
-            f"{refusal.where}the step asks in Python what {' and '.join(sorted(asked))} holds, which no "
-            "step changes: what it decides by that stays as it is now"
-        )
 
 
 def _require_numbers_of_values(traced: JointGraph) -> None:
