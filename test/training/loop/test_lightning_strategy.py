@@ -7,11 +7,12 @@ import json
 import pathlib
 import sys
 from types import ModuleType
-from typing import Any
+from typing import Any, Iterator
 
 import lightning
 import pytest
 import torch
+import torch.distributed as dist
 from lightning.pytorch.callbacks import EMAWeightAveraging, GradientAccumulationScheduler
 from lightning.pytorch.callbacks import ModelCheckpoint, StochasticWeightAveraging
 from lightning.pytorch.loggers import CSVLogger
@@ -33,11 +34,15 @@ def example() -> ModuleType:
 
 
 @pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lightning sets these, and they are to be as before."""
+def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What Lightning sets in this process is as before at the end: variables, and a group, which a
+    run that fails leaves."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "0")
         monkeypatch.delenv(name)
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 class Rows(lightning.Callback):
