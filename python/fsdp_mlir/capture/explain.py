@@ -124,7 +124,10 @@ class Refusal(ExportError):
     Attributes:
         where: the user's line with a colon behind it, or "".
         reason: what is there.
+        buffers: those of which Python asks what they hold, or what is computed from them alone.
     """
+
+    buffers: frozenset[str] = frozenset()
 
     def __init__(self, kind: Optional[E], where: str, reason: str, message: str) -> None:
         super().__init__(kind, f"{where}{message}")
@@ -147,6 +150,12 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
         error: the exception.
         own: what the step itself raises when it runs (`raised_by_step`), or None.
     """
+    refusal = _explain(error, own)
+    refusal.buffers = frozenset(getattr(own, "buffers", ()))
+    return refusal
+
+
+def _explain(error: Exception, own: Optional[Exception]) -> Refusal:
     text = str(error)
     where = next(filter(None, map(user_location, [_trace(own), text, _trace(error)])), "")
     place = f"{where}: " if where else ""

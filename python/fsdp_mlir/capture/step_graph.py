@@ -33,7 +33,7 @@ from .eager_kernels import eager_interpolation, eager_results
 from ..step.eager_only import no_side_effects
 from ..errors import E, ExportError, note
 from .general_sizes import general_sizes
-from .explain import ON_VALUES, explain_capture_error, located, raised_by_step
+from .explain import ON_VALUES, Refusal, explain_capture_error, located, raised_by_step
 from .inverse_stft import eager_inverse_stft
 from .joint_graph import JointGraph, describe
 from .kept_numbers import NumbersKept, kept_refusal
@@ -195,18 +195,16 @@ def _trace(
         try:
             traced = _trace_as_settled(loss, inputs, names, fake_mode, samples)
             break
-        except ExportError as error:
-            names.forget_constants(constants)
-            own = raised_by_step(loss, inputs, settled=names.settled_buffers)
-            asked = set(map(plain_path, getattr(own, "buffers", ()))) - names.settled.keys()
+        except Refusal as refusal:
+            asked = set(map(plain_path, refusal.buffers)) - names.settled.keys()
             if not asked:
                 raise
-            refusal = explain_capture_error(error, own)
-        names.settled.update(dict.fromkeys(asked, refusal))
-        notes.append(
-            f"{refusal.where}the step asks in Python what {' and '.join(sorted(asked))} holds, which no "
-            "step changes: what it decides by that stays as it is now"
-        )
+            names.forget_constants(constants)
+            names.settled.update(dict.fromkeys(asked, refusal))
+            notes.append(
+                f"{refusal.where}the step asks in Python what {' and '.join(sorted(asked))} holds, "
+                "which no step changes: what it decides by that stays as it is now"
+            )
     for text in notes:
         note(text)
     return traced
