@@ -112,6 +112,7 @@ def capture(
             stack.enter_context(context)
         samples = None if outputs is None else step.batch_size
         trace = functools.partial(_trace, wrapper, inputs, names, fake_mode, samples)
+        trace = functools.partial(_trace_with_settled, trace, names)
         traced = _trace_with_holders(trace, Reached(wrapper).holders, names, step)
     _make_static(traced)
     require_one_dtype(traced.module.graph)
@@ -178,22 +179,15 @@ def _trace_with_holders(
     return traced
 
 
-def _trace(
-    loss: StepLoss,
-    inputs: Mapping[str, torch.Tensor],
-    names: StateNames,
-    fake_mode: Any,
-    samples: Optional[int],
-) -> JointGraph:
-    """The joint graph of a step. `samples` of a batch, where results may be of each.
-
-    A step that cannot be captured but with the values of buffers, by which its code decides, is
-    captured with those of now: they are settled in `names`, and no program may change them."""
+def _trace_with_settled(trace: Callable[[], JointGraph], names: StateNames) -> JointGraph:
+    """What `trace` gives. A step that cannot be captured but with the values of buffers, by which its
+    code decides, is captured with those of now: they are settled in `names`, and no program may change
+    them."""
     constants = len(names.constants)
     notes: list[str] = []
     while True:
         try:
-            traced = _trace_as_settled(loss, inputs, names, fake_mode, samples)
+            traced = trace()
             break
         except Refusal as refusal:
             asked = set(map(plain_path, refusal.buffers)) - names.settled.keys()
@@ -210,7 +204,7 @@ def _trace(
     return traced
 
 
-def _trace_as_settled(
+def _trace(
     loss: StepLoss,
     inputs: Mapping[str, torch.Tensor],
     names: StateNames,
@@ -218,7 +212,8 @@ def _trace_as_settled(
     samples: Optional[int],
 ) -> JointGraph:
     """The joint graph of a step: as Dynamo follows it, or else as it runs, with the values of those
-    buffers alone that are settled in `names`."""
+    buffers alone that are settled in `names`. `samples` of a batch, where results may be of each.
+    """
     constants = len(names.constants)
     try:
         if names.kept:
