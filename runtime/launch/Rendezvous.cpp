@@ -244,7 +244,7 @@ Connection Meeting::Place::connect(const CommOptions &options) {
 void Meeting::Place::decline(const std::string &why) {
   std::string text =
       declined + ("rank " + std::to_string(me.rank) + " on " + hostName() +
-                  " failed before it met the " + "others: " + why);
+                  " failed before it met the others: " + why);
   // In the name of those too that are yet to come: nobody waits for them.
   for (int r = 0; r < me.size; ++r)
     put(key(hello, r), text);
