@@ -6,8 +6,8 @@
 
 namespace fsdp {
 
-/// Waits for a transfer of c10d's, and throws what it failed by. Calls `look`
-/// so often meanwhile, which may throw.
+/// Waits for a transfer of c10d's, and throws what it failed by. Meanwhile it
+/// calls `look`, which may throw, once in each interval.
 template <typename Look>
 void awaitWork(c10d::Work &work, std::chrono::milliseconds interval,
                Look look) {
@@ -16,8 +16,8 @@ void awaitWork(c10d::Work &work, std::chrono::milliseconds interval,
       work.wait(interval);
       return;
     } catch (...) {
-      // Of the interval's end, unless the transfer has ended. It may have done
-      // so just now: then it says itself how.
+      // Thrown since the interval is over, or since the transfer failed. It may
+      // also have ended just now, and well: so it is asked itself.
       if (work.isCompleted()) {
         work.wait();
         return;

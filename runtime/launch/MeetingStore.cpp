@@ -121,8 +121,8 @@ StorePtr openMeetingStore(const Membership &me, const MeetingPoint &where,
       throw noAnswer(": " + firstLine(error.what()));
     }
   };
-  // Its limit is one of c10d's for each try, of which it begins the last one
-  // just before; and of whoever answers with nothing it has none.
+  // c10d applies the limit to each try, and may begin the last one just before
+  // it. For a server that answers nothing it waits without end.
   return callUpTo(std::chrono::steady_clock::now() + timeout, open,
                   [&] { return noAnswer(""); });
 }

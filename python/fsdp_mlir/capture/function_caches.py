@@ -19,8 +19,8 @@ from ..errors import note
 from ..step.places import is_users
 from .known_values import held_tensors, known_value
 
-# How often each cache had been asked in vain when it was last looked at. It holds nothing new since
-# then unless it has been asked in vain again.
+# How many misses each cache had had when it was last looked at. Without another one it holds nothing
+# new.
 _looked_at: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
