@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import pty
@@ -15,13 +16,18 @@ from support import chain
 def on_a_terminal(command: list[str], **variables: str) -> str:
     """What a program prints there."""
     ours, its = pty.openpty()
+    environment = chain.environment(TERM="xterm", **variables)
     try:
-        environment = chain.environment(TERM="xterm", **variables)
         subprocess.run(command, stdout=its, stderr=its, stdin=its, env=environment, timeout=60)
-        return os.read(ours, 1 << 16).decode()
     finally:
-        os.close(ours)
         os.close(its)
+    # A terminal hands over what was written in as many pieces as it likes, and
+    # is at its end, which os.read says by an error, when nobody has it open.
+    written = b""
+    with os.fdopen(ours, "rb", buffering=0) as terminal, contextlib.suppress(OSError):
+        while piece := terminal.read(1 << 16):
+            written += piece
+    return written.decode()
 
 
 @pytest.mark.quick
