@@ -113,8 +113,6 @@ _REMEDIES = (
 _READY_IN_BATCH = {
     "get_rope_index": "compute position_ids by the model's get_rope_index where batches are made, "
     "and give them as an input",
-    "pack_padded_sequence": "its lengths are the code's own numbers; else give the layer the padded "
-    "batch, and of what it gives take each sequence's last output (torch.gather), or mask the rest",
 }
 
 

@@ -10,7 +10,12 @@ import collections
 from typing import Any, Iterable, Iterator, Optional
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    FakeTensor,
+    FakeTensorMode,
+    unset_fake_temporarily,
+)
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._mode_utils import no_dispatch
@@ -58,6 +63,7 @@ class StandIns(FakeTensorMode):
             environment = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=True)
         super().__init__(allow_non_fake_inputs=True, static_shapes=True, shape_env=environment)
         self._constants = WeakTensorKeyDictionary()
+        self._firsts = WeakTensorKeyDictionary()
         self._settled = {id(tensor) for tensor in settled if self.may_turn_const(tensor)}
 
     def from_tensor(self, tensor: torch.Tensor, **options: Any) -> FakeTensor:
@@ -92,6 +98,11 @@ class StandIns(FakeTensorMode):
             self._constants[tensor] = convert(self, copy, make_constant=True)
         return self._constants[tensor]
 
+    def know_first(self, vector: FakeTensor, value: int) -> None:
+        """Notes the first element of a vector of integers: who reads `vector[0]` knows it."""
+        with no_dispatch(), unset_fake_temporarily():
+            self._firsts[vector] = torch.tensor(value, dtype=vector.dtype)
+
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _aten.masked_select.default and known_value(args[1]) is not None:
             # The kernel without values asks for the number of elements, and not the mask.
@@ -105,6 +116,8 @@ class StandIns(FakeTensorMode):
         ):
             # Kernels without values make their results so, `known[places]` of a known tensor too.
             self.fake_tensor_converter.invalidate_constant_aliases(result.constant)
+        if func is _aten.select.int and args[0] in self._firsts and tuple(args[1:]) == (0, 0):
+            result.constant = self._firsts[args[0]]
         symbols = any(isinstance(a, (torch.SymInt, torch.SymFloat)) for a in args)
         if func in _FACTORIES and not symbols and self.may_be_known(result):
             with unset_fake_temporarily():
@@ -181,9 +194,27 @@ def held_tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from held_tensors(member)
 
 
+def know_first(vector: torch.Tensor, value: int) -> None:
+    """Notes the first element of a vector of integers, all others of which depend on the step.
+
+    Raises:
+        DataDependentOutputException: the capture does not keep values of the code's own.
+    """
+    fake = _stand_in(vector)
+    if not isinstance(fake, FakeTensor) or not isinstance(fake.fake_mode, StandIns):
+        raise DataDependentOutputException(_aten._local_scalar_dense.default)
+    fake.fake_mode.know_first(fake, value)
+
+
+def _stand_in(tensor: Any) -> Any:
+    """The tensor itself, where a capture has it in a tensor of AOTAutograd's."""
+    if isinstance(tensor, FunctionalTensor):
+        return torch._from_functional_tensor(tensor.elem)
+    return tensor
+
+
 def known_value(tensor: Any) -> Optional[torch.Tensor]:
     """What a stand-in that a capture has left behind holds, or None: that depends on the step."""
-    if isinstance(tensor, FunctionalTensor):
-        tensor = torch._from_functional_tensor(tensor.elem)
+    tensor = _stand_in(tensor)
     constant = tensor.constant if isinstance(tensor, FakeTensor) else None
     return None if constant is None else constant.clone()

@@ -11,7 +11,7 @@ from torch import fx
 from ..errors import E
 from ..step.at_most import BOUND
 from .nodes import arguments_of, location, refusal
-from .static_form import NO_BOUND, Rule, Size, StaticForm, aten
+from .static_form import NO_BOUND, Origin, Rule, Size, StaticForm, aten
 
 _TRUTH = (torch.bool, torch.uint8)
 
@@ -27,17 +27,16 @@ def _settle(form: StaticForm, node: fx.Node, size: Size, largest: Optional[int])
     if all(bound is None for bound in known):
         raise refusal(E.VALUE_DEPENDENT, node, NO_BOUND)
     bound = min(bound for bound in known if bound is not None)
-    name = node.target._schema.name
     if size.is_Symbol:
         form.bounds[size] = bound
-        form.origins[size] = location(node), name
+        form.origins[size] = Origin.of(node)
         return bound
     # A size that the code has found to divide: 3 * u0.
     factor, rest = size.as_coeff_Mul()
     if not (rest.is_Symbol and factor.is_Integer and rest not in form.bounds):
         raise form.refused(node, f"its size is {size}")
     form.bounds[rest] = bound // int(factor)
-    form.origins[rest] = location(node), name
+    form.origins[rest] = Origin.of(node)
     return int(factor) * form.bounds[rest]
 
 
@@ -184,7 +183,7 @@ def _item(form: StaticForm, node: fx.Node) -> None:
     if BOUND in node.meta.get("custom", {}) or form.range_of(size) is not None:
         _settle(form, node, size, None)
         flat = _agree(form, node, size, flat, None, flat)
-    form.origins.setdefault(size, (location(node), node.target._schema.name))
+    form.origins.setdefault(size, Origin.of(node))
     form.counts[size] = flat  # without a bound for what computes with it alone
 
 

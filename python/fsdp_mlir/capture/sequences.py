@@ -7,6 +7,7 @@ They are mended here where they are not what eager mode does.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from typing import Any, Callable, Iterator, Sequence
 from unittest import mock
@@ -14,10 +15,13 @@ from unittest import mock
 import torch
 from torch._decomp import decompositions
 from torch._subclasses.fake_impls import op_implementations_dict
+from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.nn.utils import rnn
 
 from .ctc import ctc_loss, loss_and_table, table_backward
 from .eager_kernels import defined_as
 from .known_values import known_numbers
+from .packed_by_values import PackedByValues
 
 
 def _layers(
@@ -75,14 +79,17 @@ def _runs(batch_sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _pack(
-    input: torch.Tensor, lengths: torch.Tensor, batch_first: bool
+    by_values: PackedByValues, input: torch.Tensor, lengths: torch.Tensor, batch_first: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """`aten::_pack_padded_sequence`, where the lengths are the code's own."""
+    """`aten::_pack_padded_sequence`."""
     x = input.transpose(0, 1) if batch_first else input
-    counts = known_numbers(lengths)
     torch._check(
-        len(counts) == x.shape[1], lambda: f"{len(counts)} lengths of {x.shape[1]} sequences"
+        len(lengths) == x.shape[1], lambda: f"{len(lengths)} lengths of {x.shape[1]} sequences"
     )
+    try:
+        counts = known_numbers(lengths)
+    except DataDependentOutputException:
+        return by_values.pack(x, lengths)
     torch._check(
         counts == sorted(counts, reverse=True) and 0 < counts[-1] and counts[0] <= x.shape[0],
         lambda: f"lengths {counts}: they fall from at most {x.shape[0]} to at least 1",
@@ -96,14 +103,43 @@ def _pack(
 
 
 def _unpack(
+    by_values: PackedByValues,
     data: torch.Tensor,
     batch_sizes: torch.Tensor,
     batch_first: bool,
     padding_value: float,
     total_length: int = -1,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """`aten::_pad_packed_sequence`, where the lengths are the code's own."""
-    sizes = known_numbers(batch_sizes)
+    """`aten::_pad_packed_sequence`."""
+    if batch_sizes in by_values:
+        x, lengths = by_values.unpack(data, batch_sizes, padding_value, total_length)
+    else:
+        x, lengths = _unpack_known(data, known_numbers(batch_sizes), padding_value, total_length)
+    return x.transpose(0, 1) if batch_first else x, lengths
+
+
+class _Functions:
+    """PyTorch's functions, with a `_pad_packed_sequence` that takes a length which depends on values,
+    as the operator's schema does not."""
+
+    def __init__(self, by_values: PackedByValues) -> None:
+        self._by_values = by_values
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch._VF, name)
+
+    def _pad_packed_sequence(
+        self, data: Any, batch_sizes: Any, batch_first: bool, padding_value: float, length: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if isinstance(length, torch.SymInt):  # that of the longest sequence
+            return _unpack(self._by_values, data, batch_sizes, batch_first, padding_value)
+        return torch._VF._pad_packed_sequence(data, batch_sizes, batch_first, padding_value, length)
+
+
+def _unpack_known(
+    data: torch.Tensor, sizes: Sequence[int], padding_value: float, total_length: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of lengths that are the code's own: the tensor, [steps, samples, ...], and the lengths."""
     parts, start, rest = [], 0, [0] * (2 * (data.dim() - 1))
     for steps, samples in _runs(sizes):
         part = data[start : start + steps * samples].unflatten(0, (steps, samples))
@@ -116,15 +152,18 @@ def _unpack(
     )
     if total_length > len(sizes):
         x = torch.constant_pad_nd(x, [*rest, 0, 0, 0, total_length - len(sizes)], padding_value)
-    lengths = torch.tensor([sum(size > i for size in sizes) for i in range(sizes[0])])
-    return x.transpose(0, 1) if batch_first else x, lengths
+    return x, torch.tensor([sum(size > i for size in sizes) for i in range(sizes[0])])
 
 
-_OPERATORS = {
-    torch.ops.aten.ctc_loss.Tensor: ctc_loss,
-    torch.ops.aten._pack_padded_sequence.default: _pack,
-    torch.ops.aten._pad_packed_sequence.default: _unpack,
-}
+def _any_layers(by_values: PackedByValues, input: torch.Tensor, *options: Any) -> Any:
+    """`decompositions._rnn_helper`, of packed sequences too."""
+    *options, layer_fn = options
+    batch_sizes = getattr(layer_fn, "keywords", {}).get("batch_sizes")
+    if batch_sizes is not None and batch_sizes in by_values:
+        return by_values.layers(_layers, input, *options, layer_fn=layer_fn)
+    return _layers(input, *options, layer_fn=layer_fn)
+
+
 # Operators whose results PyTorch says nothing of.
 _SIZES = {
     torch.ops.aten._ctc_loss.default: loss_and_table,
@@ -135,9 +174,16 @@ _SIZES = {
 @contextlib.contextmanager
 def static_sequences() -> Iterator[None]:
     """Within it, recurrent layers, packed sequences and CTC losses are captured so."""
+    by_values = PackedByValues()
+    operators = {
+        torch.ops.aten.ctc_loss.Tensor: ctc_loss,
+        torch.ops.aten._pack_padded_sequence.default: functools.partial(_pack, by_values),
+        torch.ops.aten._pad_packed_sequence.default: functools.partial(_unpack, by_values),
+    }
     with (
-        defined_as(_OPERATORS),
-        mock.patch.object(decompositions, "_rnn_helper", _layers),
+        defined_as(operators),
+        mock.patch.object(decompositions, "_rnn_helper", functools.partial(_any_layers, by_values)),
+        mock.patch.object(rnn, "_VF", _Functions(by_values)),
         mock.patch.dict(op_implementations_dict, _SIZES),
         mock.patch.object(decompositions, "select_one_layer_lstm_function", _by_products),
     ):

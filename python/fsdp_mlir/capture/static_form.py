@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Callable, Iterator, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence, Union
 
 import sympy
 import torch
 from torch import fx
+from torch.fx import traceback
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as sizes
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
@@ -24,6 +25,27 @@ NO_BOUND = (
     "fsdp_mlir.at_most(n):` around this line, or around the call of a library that has it"
 )
 _REMEDY = "compute all elements and choose by torch.where"
+# What a call is marked with where another way out is simpler.
+_OWN_REMEDY = "fsdp_remedy"
+
+
+def with_remedy(text: str) -> Any:
+    """A block: `text` is how to mend that an operator cannot take a size which is found in it."""
+    return traceback.annotate({_OWN_REMEDY: text})
+
+
+class Origin(NamedTuple):
+    """Where a size that depends on values is from: the user's line, the operator's name, and how to
+    do without it."""
+
+    where: str
+    operator: str
+    remedy: str
+
+    @staticmethod
+    def of(node: fx.Node) -> Origin:
+        remedy = node.meta.get("custom", {}).get(_OWN_REMEDY, _REMEDY)
+        return Origin(location(node), node.target._schema.name, remedy)
 
 
 class StaticForm:
@@ -32,7 +54,7 @@ class StaticForm:
     Attributes:
         bounds: how large a size's symbol can be.
         counts: how large it is, a tensor without dimensions.
-        origins: where it is from: the user's line, and the operator's name.
+        origins: where it is from.
         needed: what must hold for the step to be this one, with what to say where it does not.
         selected: where a mask holds, and for how many elements, by the mask and the length.
         mask_sizes: how many elements the step takes a mask to hold for.
@@ -44,7 +66,7 @@ class StaticForm:
         self._environment = environment
         self.bounds: dict[sympy.Symbol, int] = {}
         self.counts: dict[sympy.Symbol, fx.Node] = {}
-        self.origins: dict[sympy.Symbol, tuple[str, str]] = {}
+        self.origins: dict[sympy.Symbol, Origin] = {}
         self.needed: list[tuple[fx.Node, str]] = []
         self.selected: dict[tuple[fx.Node, int], tuple[fx.Node, fx.Node]] = {}
         self.mask_sizes: dict[fx.Node, Size] = {}
@@ -111,7 +133,8 @@ class StaticForm:
             return size
         for symbol in size.free_symbols:
             if symbol not in self.bounds:
-                where, _ = self.origins.get(symbol, (location(self.line), ""))
+                origin = self.origins.get(symbol)
+                where = origin.where if origin else location(self.line)
                 raise ExportError(E.VALUE_DEPENDENT, f"{where}: {NO_BOUND}" if where else NO_BOUND)
         ranges = {symbol: ValueRanges(0, self.bounds[symbol]) for symbol in size.free_symbols}
         return max(0, int(bound_sympy(size, ranges).upper))
@@ -281,12 +304,12 @@ class StaticForm:
         if cause is None:
             what = f"the result of {name} has a shape that depends on values{because}"
             return refusal(E.VALUE_DEPENDENT, node, f"{what}; {_REMEDY}")
-        where, source = cause
+        where = cause.where
         at = f" ({location(node)})" if location(node) not in ("", where) else ""
         return ExportError(
             E.VALUE_DEPENDENT,
-            f"{where + ': ' if where else ''}the result of {source} has a shape that depends on "
-            f"values, which {name}{at} cannot take with a mask{because}; {_REMEDY}",
+            f"{where + ': ' if where else ''}the result of {cause.operator} has a shape that depends "
+            f"on values, which {name}{at} cannot take with a mask{because}; {cause.remedy}",
         )
 
     def _symbols(self, node: fx.Node) -> list[sympy.Symbol]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import fsdp_mlir
 from support import chain, reference
@@ -81,3 +82,38 @@ def test_parts_that_leave_gaps(tmp_path: pathlib.Path) -> None:
     result = chain.run_plan(chain.compile_step(a_column, tmp_path), 2, steps=STEPS)
     wanted = reference.averaged(a_column([]), 2, STEPS)
     torch.testing.assert_close(result.weights, dict(wanted.state), rtol=1e-6, atol=1e-7)
+
+
+def packed(argv: list[str]) -> Any:
+    """Recurrent layers over sequences of lengths that are in the batch."""
+    torch.manual_seed(0)
+    model = nn.ModuleList([nn.LSTM(WIDTH, 4, bidirectional=True), nn.Linear(8, 1)])
+
+    def loss(model: nn.Module, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        sequences = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        out, last = pad_packed_sequence(model[0](sequences)[0], batch_first=True)
+        return model[1](out.sum(1) / last[:, None]).square().mean()
+
+    data = {"x": torch.randn(6 * ROWS, 5, WIDTH), "lengths": torch.randint(1, 5, (6 * ROWS,))}
+    data["lengths"][-2 * ROWS :] = int(*argv or "5")
+    inputs = {name: tensor[:ROWS] for name, tensor in data.items()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    return fsdp_mlir.TrainingStep(model, loss, optimizer, inputs, data=data, steps=STEPS)
+
+
+def packed_beyond_the_end(argv: list[str]) -> Any:
+    return packed(["6"])
+
+
+def test_packed_sequences_of_the_batchs_lengths(tmp_path: pathlib.Path) -> None:
+    result = chain.run_plan(chain.compile_step(packed, tmp_path), 2, steps=STEPS)
+    wanted = reference.averaged(packed([]), 2, STEPS)
+    torch.testing.assert_close(result.weights, dict(wanted.state), rtol=1e-5, atol=1e-7)
+
+
+def test_a_length_that_is_beyond_the_end(tmp_path: pathlib.Path) -> None:
+    compiled = chain.compile_step(packed_beyond_the_end, tmp_path)
+    with pytest.raises(
+        chain.ChainError, match=r"lengths .* do not fall from at most 5 to at least 1"
+    ):
+        chain.run_plan(compiled, 2, steps=STEPS)

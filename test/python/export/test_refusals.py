@@ -74,11 +74,6 @@ def has_positions_of_a_library(layer: nn.Module, x: torch.Tensor) -> torch.Tenso
     return layer(x) + get_rope_index(x)[0]
 
 
-def packs_by_lengths(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    lengths = x[:, 0].abs().long() + 1
-    return layer(nn.utils.rnn.pack_padded_sequence(x[:, None], lengths, True, False).data)
-
-
 def higher_order(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.cond(x.sum() > 0, lambda y: layer(y), lambda y: layer(-y), (x,))
 
@@ -113,10 +108,6 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         ),
         (gives_numpy_a_rate, "reads a tensor's value as a Python number; keep it a tensor"),
         (has_positions_of_a_library, "compute position_ids by the model's get_rope_index where"),
-        (
-            packs_by_lengths,
-            "in Python; its lengths are the code's own numbers; else give the layer",
-        ),
         (higher_order, "uses a higher-order op (cond)"),
         (indexes_by_bytes, "a mask of bytes; make it one of booleans, as mask.bool() does"),
         (raises, "the step raises RuntimeError: "),

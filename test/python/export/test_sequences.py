@@ -10,6 +10,8 @@ from exporting import assert_same_as_eager, classify, export
 from torch import nn
 from torch.nn.utils import rnn
 
+from fsdp_mlir.errors import ExportError
+
 LENGTHS = [3, 5, 5, 2]
 INPUTS = {
     "x": torch.randn(4, 5, 8, generator=torch.Generator().manual_seed(1)),
@@ -85,6 +87,82 @@ def test_last_states_of_recurrent_layers(tmp_path: pathlib.Path, layer: type[nn.
     torch.manual_seed(0)
     with torch.backends.mkldnn.flags(enabled=False):
         assert_same_as_eager(classify(LastState(layer), inputs=INPUTS), tmp_path)
+
+
+class ByLengths(nn.Module):
+    """Layers over sequences of the batch's lengths, unpacked by `unpack`."""
+
+    def __init__(self, layer: type[nn.RNNBase], unpack: Any, **options: Any) -> None:
+        super().__init__()
+        self.layers = layer(8, 16, batch_first=True, bidirectional=True, **options)
+        self.head = nn.Linear(2 * options.get("proj_size", 16), 3)
+        self.unpack = unpack
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        packed = rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return self.head(self.unpack(*self.layers(packed)))
+
+
+def last_states(out: rnn.PackedSequence, last: Any) -> torch.Tensor:
+    hidden = last[0] if isinstance(last, tuple) else last
+    return torch.cat([hidden[-2], hidden[-1]], -1)
+
+
+def mean_up_to(total_length: Any) -> Any:
+    def unpack(out: rnn.PackedSequence, last: Any) -> torch.Tensor:
+        padded, lengths = rnn.pad_packed_sequence(out, True, -0.5, total_length)
+        return padded.sum(1) / lengths[:, None]
+
+    return unpack
+
+
+def mean_of_changed(out: rnn.PackedSequence, last: Any) -> torch.Tensor:
+    return mean_up_to(None)(out._replace(data=out.data.square()), last)
+
+
+def mixed_in_each_step(out: rnn.PackedSequence, last: Any) -> torch.Tensor:
+    return F.linear(rnn.pad_packed_sequence(out, True)[0], torch.ones(32, 32)).sum(1)
+
+
+def packed_by_lengths(layer: type[nn.RNNBase], unpack: Any, **options: Any) -> Any:
+    def loss(
+        model: nn.Module, x: torch.Tensor, lengths: torch.Tensor, y: torch.Tensor
+    ) -> torch.Tensor:
+        return F.cross_entropy(model(x, lengths), y)
+
+    torch.manual_seed(0)
+    lengths = torch.tensor([3, 4, 4, 1])
+    x = INPUTS["x"].masked_fill(torch.arange(5)[:, None] >= lengths[:, None, None], torch.nan)
+    inputs = {**INPUTS, "x": x, "lengths": lengths}
+    return classify(ByLengths(layer, unpack, **options), inputs=inputs, loss=loss)
+
+
+@pytest.mark.parametrize(
+    "layer, unpack, options",
+    [
+        (nn.LSTM, last_states, {"num_layers": 2}),
+        (nn.LSTM, mean_up_to(None), {"proj_size": 4}),
+        (nn.GRU, mean_up_to(4), {}),
+        (nn.GRU, mean_up_to(7), {"bias": False}),
+        (nn.RNN, mean_of_changed, {}),
+    ],
+)
+def test_packed_by_lengths_of_the_batch(
+    tmp_path: pathlib.Path, layer: type[nn.RNNBase], unpack: Any, options: Any
+) -> None:
+    """Up to rounding: other rows are multiplied with each other."""
+    step = packed_by_lengths(layer, unpack, **options)
+    results = export(step, tmp_path).run()
+    loss = step.loss(step.model, **step.inputs)
+    loss.backward()
+    torch.testing.assert_close(results["loss", ""], loss.detach())
+    for name, parameter in step.model.named_parameters():
+        torch.testing.assert_close(results["gradient", name], parameter.grad)
+
+
+def test_the_longest_sequence_as_a_size(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ExportError, match=r"give pad_packed_sequence a total_length"):
+        export(packed_by_lengths(nn.RNN, mixed_in_each_step), tmp_path)
 
 
 def ctc_step(lengths: Any, normalise: Any = F.log_softmax, **options: Any) -> Any:
