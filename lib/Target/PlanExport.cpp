@@ -31,6 +31,7 @@ public:
     if (auto training = TrainingOp::of(module))
       if (failed(exportHyperparameters(training)))
         return failure();
+    exportUnits(); // those that the model names
     if (failed(exportStates()) || failed(exportRules()))
       return failure();
     for (auto function : getPrograms(module)) {
@@ -142,6 +143,11 @@ private:
         return failure();
     // Gradients are means over the ranks, but where a unit says otherwise.
     out.gradient_divisor = plan::numRanks(out);
+    exportUnits();
+    return success();
+  }
+
+  void exportUnits() {
     for (auto unit : module.getOps<UnitOp>()) {
       symbols.units[unit.getUnitName()] = out.units.size();
       ops.units.push_back(unit);
@@ -151,7 +157,6 @@ private:
         exported->gradient_divisor = divisor.getValueAsDouble();
       out.units.push_back(std::move(exported));
     }
-    return success();
   }
 
   LogicalResult exportHyperparameters(TrainingOp training) {
@@ -222,8 +227,7 @@ private:
         exported->place = ::fsdp::toPlan(place);
       setTensor(*exported, local);
       exported->shard_dim = state.getShardDim().value_or(-1);
-      if ((!isCaptured &&
-           failed(symbols.findUnit(state, state.getUnit(), exported->unit))) ||
+      if (failed(symbols.findUnit(state, state.getUnit(), exported->unit)) ||
           failed(findState(state, state.getParameter(), exported->parameter)) ||
           failed(findState(state, state.getFlat(), exported->flat)))
         return failure();

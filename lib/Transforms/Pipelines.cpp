@@ -123,6 +123,9 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
   pm.addPass(createChooseKernels(
       {options.kernels, options.kernelTable, options.cluster}));
 
+  // A part of each rule, and so of what the step computes.
+  pm.addPass(createClipValues());
+
   // What every pass behind this one has to keep.
   pm.addPass(createRecordMeaning());
 

@@ -45,22 +45,6 @@ DigestOf ProgramTerms::digestOf(const AtenT &call,
   return digest;
 }
 
-void ProgramTerms::call(const AtenT &call) {
-  if (callAlike(call))
-    return;
-  std::vector<Term> operands;
-  DigestOf digest = digestOf(call, operands);
-  for (size_t r = 0; r < call.results.size(); ++r) {
-    int result = call.results[r];
-    if (result == -1)
-      continue;
-    const ValueT &value = *program.values[result];
-    DigestOf own = digest;
-    own << uint64_t(r) << uint64_t(value.dtype) << value.shape << value.strides;
-    write(result, {{0, bytesOf(result), terms.leaf(own, operands)}});
-  }
-}
-
 namespace {
 
 /// Whether two values have their elements at the same places, without gaps.
@@ -88,6 +72,38 @@ bool addsRows(const AtenT &call, const ValueT &from) {
 }
 
 } // namespace
+
+/// Whether a call takes a whole value or another one.
+bool ProgramTerms::isChoice(const AtenT &call) {
+  if (call.name != "aten::where" || call.overload != "self" ||
+      call.results[0] == -1 || call.arguments.size() != 3)
+    return false;
+  for (const auto &argument : call.arguments)
+    if (argument->kind != ArgumentKind::Value)
+      return false;
+  int taken = call.arguments[2]->value;
+  return lieAlike(*program.values[taken], *program.values[call.results[0]],
+                  bytesOf(taken)) &&
+         !operandOf(taken).offset;
+}
+
+void ProgramTerms::call(const AtenT &call) {
+  if (callAlike(call))
+    return;
+  std::vector<Term> operands;
+  DigestOf digest = digestOf(call, operands);
+  for (size_t r = 0; r < call.results.size(); ++r) {
+    int result = call.results[r];
+    if (result == -1)
+      continue;
+    const ValueT &value = *program.values[result];
+    DigestOf own = digest;
+    own << uint64_t(r) << uint64_t(value.dtype) << value.shape << value.strides;
+    Term made = isChoice(call) ? terms.chosen(own, operands)
+                               : terms.leaf(own, operands);
+    write(result, {{0, bytesOf(result), made}});
+  }
+}
 
 /// The calls that are no leaf: each a rule of docs/checker.md.
 bool ProgramTerms::callAlike(const AtenT &call) {

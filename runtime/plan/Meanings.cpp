@@ -3,6 +3,7 @@
 #include "plan/CheckerSupport.h"
 #include "plan/GradientDivisors.h"
 #include "plan/ProgramTerms.h"
+#include "plan/StateNames.h"
 
 #include <algorithm>
 
@@ -38,10 +39,8 @@ public:
     for (uint32_t state : memory.written)
       if (Role role = plan.states[state]->role;
           hasElements(state) &&
-          (role == Role::Buffer || role == Role::Constant)) {
-        Extents now = memory.resolve(state);
-        say(MeaningKind::Buffer, state, now, digestOf(memory.terms, now));
-      }
+          (role == Role::Buffer || role == Role::Constant))
+        buffer(state);
     return std::move(found);
   }
 
@@ -68,7 +67,39 @@ private:
     return computed;
   }
 
+  /// Of a step that may be skipped: what becomes of it where that is not, and
+  /// besides on which condition.
+  void buffer(uint32_t state) {
+    Terms &terms = memory.terms;
+    Extents now = memory.resolve(state);
+    std::optional<Digest> added;
+    const TermInfo &choice = terms[now.front().term];
+    if (now.size() == 1 && choice.kind == TermInfo::Chosen && skipped != -1 &&
+        isBefore(choice.before, plan.states[state]->fqn)) {
+      Term condition = memory.termOf(skipped), given = choice.condition;
+      if (terms[given].kind == TermInfo::Cast)
+        given = terms[given].of;
+      if (given == condition) {
+        added = terms[condition].digest;
+        now.front().term = choice.of;
+        uint64_t bytes = now.front().bytes;
+        now = Content(bytes, now).resolve(terms, 0, bytes);
+      }
+    }
+    say(MeaningKind::Buffer, state, now, digestOf(terms, now)).added = added;
+  }
+
+  /// Whether a term is what a state had when the step began.
+  bool isBefore(Term term, const std::string &name) const {
+    for (const std::string &held : {name, keptStatePrefix + name})
+      if (memory.terms[term].digest == leafOfState(held).get())
+        return true;
+    return false;
+  }
+
   void follow(const UpdateT &update) {
+    if (update.skip != -1)
+      skipped = update.skip;
     const StateT &changed = *plan.states[update.parameter];
     bool isSum = changed.role == Role::Gradient;
     Extents local = memory.rowMajor(update.gradient);
@@ -170,9 +201,10 @@ private:
     }
   }
 
+  /// The sequential step, which has no mesh, has what the mean is of.
   double divisorOf(uint32_t parameter) const {
     int unit = plan.states[parameter]->unit;
-    return unit == -1 ? 1 : gradientDivisor(plan, unit);
+    return unit == -1 || plan.mesh.empty() ? 1 : gradientDivisor(plan, unit);
   }
 
   /// What its unit says that its gradient is divided by; 0: nothing.
@@ -245,6 +277,7 @@ private:
   bool isLast;
   uint32_t allDims = 0;
   int now = -1;
+  int skipped = -1; // on which number updates are skipped
   Computations found;
 };
 
@@ -323,11 +356,7 @@ void fsdp::plan::settleMeanings(PlanT &plan,
         Checked here = computed.command == -1
                            ? in
                            : in.at(PlanEntry::Command, computed.command);
-        // Passes that change what a gradient or an update is made of, as
-        // clipping of values does, have no rule.
-        bool mayDiffer =
-            key.first != MeaningKind::Output || plan.device != DeviceKind::Cpu;
-        here.require(C34, mayDiffer,
+        here.require(C34, plan.device != DeviceKind::Cpu,
                      describe(plan, program, key.first, key.second),
                      " is not what the sequential step computes");
         meaning->uncovered = "its term is not the sequential step's";

@@ -15,6 +15,10 @@ ProgramTerms::ProgramTerms(const PlanTerms &shared, const ProgramT &program,
             terms.leaf(DigestOf() << std::string("input") << input->name)}});
 }
 
+DigestOf fsdp::plan::leafOfState(const std::string &fqn) {
+  return DigestOf() << std::string("state") << fqn;
+}
+
 // Where values lie
 
 uint64_t ProgramTerms::bytesOf(int i) const {
@@ -73,9 +77,8 @@ Content ProgramTerms::firstOf(uint32_t index) {
   auto add = [&](uint64_t begin, const StateT &member) {
     uint64_t last = parts.empty() ? 0 : parts.back().end();
     append(parts, {last, begin - last, terms.zero()});
-    append(parts,
-           {begin, *numElements(member.shape) * dtypeBytes(member.dtype),
-            terms.leaf(DigestOf() << std::string("state") << member.fqn)});
+    append(parts, {begin, *numElements(member.shape) * dtypeBytes(member.dtype),
+                   terms.leaf(leafOfState(member.fqn))});
   };
   for (uint32_t member : shared.membersOf(index))
     add(plan.states[member]->flat_offset * dtypeBytes(state.dtype),
@@ -179,12 +182,30 @@ Extents ProgramTerms::rowMajor(int i) {
   if (value.strides == rowMajorStrides(value.shape) ||
       bytesOf(i) <= dtypeBytes(value.dtype))
     return read(i);
-  DigestOf digest;
-  std::vector<Term> operands;
-  digest << std::string("row-major");
-  describe(digest, i, operands);
+  // What is done to each element is done to it wherever it lies.
+  Operand operand = operandOf(i);
+  std::vector<Term> done;
+  DType dtype = value.dtype;
+  if (!operand.offset)
+    while (terms[operand.term].kind == TermInfo::Cast ||
+           terms[operand.term].kind == TermInfo::Divided) {
+      const TermInfo &info = terms[operand.term];
+      dtype = info.kind == TermInfo::Cast ? info.from : dtype;
+      done.push_back(operand.term);
+      operand.term = info.of;
+    }
+  Term term =
+      terms.leaf(DigestOf() << std::string("row-major")
+                            << terms[operand.term].digest << operand.offset
+                            << uint64_t(dtype) << value.shape << value.strides,
+                 {operand.term});
+  for (; !done.empty(); done.pop_back()) {
+    const TermInfo info = terms[done.back()];
+    term = info.kind == TermInfo::Cast ? terms.cast(term, info.from, info.to)
+                                       : terms.divided(term, info.divisor);
+  }
   uint64_t bytes = *numElements(value.shape) * dtypeBytes(value.dtype);
-  return {{0, bytes, terms.leaf(digest, operands)}};
+  return {{0, bytes, term}};
 }
 
 // Commands
@@ -227,8 +248,8 @@ void ProgramTerms::copy(const PieceT &piece) {
   Content &to = contentOf(root);
   uint64_t at = beginOf(piece.destination) + piece.destination_offset;
   if (piece.on) { // over what other ranks have copied there
-    Extents old = to.readBlocks(terms, at, bytes, piece.blocks,
-                                piece.destination_stride);
+    Extents old =
+        to.readBlocks(terms, at, bytes, piece.blocks, piece.destination_stride);
     DigestOf of;
     of << fsdp::plan::digestOf(terms, block) << fsdp::plan::digestOf(terms, old)
        << uint64_t(piece.on->first()) << uint64_t(piece.on->end());

@@ -39,6 +39,9 @@ private:
   std::vector<Digest> rules;
 };
 
+/// Of the term that a whole state is before the program.
+DigestOf leafOfState(const std::string &fqn);
+
 /// The memory of a program, whose bytes are terms'.
 class ProgramTerms {
 public:
@@ -53,6 +56,7 @@ public:
   Extents rowMajor(int value);
   /// A term for a value and how it lies there: operators see both.
   Digest digestOf(int value, std::string &unknown);
+  Term termOf(int value) { return operandOf(value).term; }
   /// A state's bytes, with composites as their parts.
   Extents resolve(uint32_t state);
 
@@ -84,6 +88,7 @@ private:
 
   void look(const AtenT &call);
   void call(const AtenT &call);
+  bool isChoice(const AtenT &call);
   bool callAlike(const AtenT &call);
   DigestOf digestOf(const AtenT &call, std::vector<Term> &operands);
   void copy(const PieceT &piece);

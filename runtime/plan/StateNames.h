@@ -11,6 +11,10 @@ inline constexpr char scaleStateName[] = "fsdp.scaler.scale";
 inline constexpr char growthStateName[] = "fsdp.scaler.growth_tracker";
 inline constexpr char skippedStateName[] = "fsdp.scaler.skipped_steps";
 
+/// What a buffer has had before a step of several micro-batches: this and its
+/// name.
+inline constexpr char keptStatePrefix[] = "fsdp.kept.";
+
 } // namespace fsdp::plan
 
 #endif // FSDP_PLAN_STATENAMES_H

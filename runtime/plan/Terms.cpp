@@ -107,19 +107,33 @@ Term Terms::make(TermInfo info) {
   auto [it, isNew] = known.emplace(key, infos.size());
   if (isNew) {
     if (info.kind != TermInfo::Leaf && info.kind != TermInfo::Zero &&
-        info.kind != TermInfo::Composite)
+        info.kind != TermInfo::Chosen && info.kind != TermInfo::Composite)
       info.unknown = infos[info.of].unknown;
     infos.push_back(std::move(info));
   }
   return it->second;
 }
 
-Term Terms::leaf(const DigestOf &digest, const std::vector<Term> &operands) {
+TermInfo Terms::infoOf(const DigestOf &digest,
+                       const std::vector<Term> &operands) const {
   TermInfo info;
   info.digest = digest.get();
   for (Term operand : operands)
     if (!info.unknown)
       info.unknown = infos[operand].unknown;
+  return info;
+}
+
+Term Terms::leaf(const DigestOf &digest, const std::vector<Term> &operands) {
+  return make(infoOf(digest, operands));
+}
+
+Term Terms::chosen(const DigestOf &digest, const std::vector<Term> &operands) {
+  TermInfo info = infoOf(digest, operands);
+  info.kind = TermInfo::Chosen;
+  info.condition = operands[0];
+  info.before = operands[1];
+  info.of = operands[2];
   return make(std::move(info));
 }
 

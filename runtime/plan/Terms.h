@@ -65,6 +65,7 @@ struct TermInfo {
     Divided,     // each element of `of` divided by `divisor`
     Reduced,     // summed over ranks, then divided by `divisor`
     Accumulated, // added to the gradient state `state`
+    Chosen,      // `before` where `condition` holds, and `of` where not
     Composite    // bytes of several terms, `parts`
   };
   Kind kind = Leaf;
@@ -74,6 +75,7 @@ struct TermInfo {
   double divisor = 1;
   uint32_t dims = 0; // mesh dimensions, by bitsOf
   int state = -1;
+  Term condition = 0, before = 0; // of Chosen
   std::shared_ptr<const Extents> parts;
   /// Why nothing can be said of it; empty where something can.
   std::shared_ptr<const std::string> unknown;
@@ -93,6 +95,9 @@ public:
   /// A term of which nothing is known but its digest. What follows from an
   /// unknown one is unknown.
   Term leaf(const DigestOf &digest, const std::vector<Term> &operands = {});
+  /// The leaf of a choice among `operands`: the condition, what is taken where
+  /// it holds, and what is taken where not.
+  Term chosen(const DigestOf &digest, const std::vector<Term> &operands);
   /// A term that cannot be compared with the sequential step's, of what `of`
   /// says: a plan is held to that as it was made.
   Term unknown(const std::string &why, const DigestOf &of);
@@ -105,6 +110,8 @@ public:
   Term composite(const Extents &parts);
 
 private:
+  TermInfo infoOf(const DigestOf &digest,
+                  const std::vector<Term> &operands) const;
   Term make(TermInfo info);
   template <typename Fn> Term each(Term composite, Fn change, double scale = 1);
 

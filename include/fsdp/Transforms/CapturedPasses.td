@@ -47,6 +47,58 @@ def RecordMeaning : ModulePass<"fsdp-record-meaning"> {
   }];
 }
 
+def ClipValues : ModulePass<"fsdp-clip-values"> {
+  let summary = "Bounds each element of gradients, in the rules";
+  let description = [{
+    Input IR: captured; of `fsdp.training`, `clip_grad_value`, the largest
+    magnitude. Without it nothing changes.
+
+    Output IR: each rule clamps its gradient first.
+
+    What holds: an update has the bits of PyTorch's `clip_grad_value_` before
+    the optimizer's step. A gradient itself is not changed.
+
+    Why: a clamp is pointwise, and so a part of what a rule computes with its
+    gradient. It is said before the step's meaning is recorded, and what stands
+    behind is held to it.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-clip-values
+    module {
+      fsdp.training {clip_grad_value = 0.5 : f64}
+      fsdp.state @w parameter : tensor<4xf32> {trainable}
+      func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+        %n = aten.call "sub.Tensor"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+        return %n : tensor<*xf32>
+      }
+      func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+        fsdp.update @sgd @w, %x [] : tensor<4xf32>
+        return %x : tensor<4xf32>
+      }
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    fsdp.training {clip_grad_value = 5.000000e-01 : f64}
+    fsdp.state @w parameter : tensor<4xf32> {trainable}
+    func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+      %0 = aten.call "clamp"(%arg1) {max = 5.000000e-01 : f64, min = -5.000000e-01 : f64} : (tensor<*xf32>) -> tensor<*xf32>
+      %1 = aten.call "sub.Tensor"(%arg0, %0) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+      return %1 : tensor<*xf32>
+    }
+    func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+      fsdp.update @sgd @w, %arg0 [] : tensor<4xf32>
+      return %arg0 : tensor<4xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::fsdp::aten::AtenDialect"];
+}
+
 def ChooseKernels : ModulePass<"fsdp-choose-kernels"> {
   let summary = "Takes the fastest kernel for each product and attention";
   let description = [{

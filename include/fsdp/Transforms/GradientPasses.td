@@ -235,21 +235,18 @@ def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
 }
 
 def ClipGradients : ModulePass<"fsdp-clip-gradients"> {
-  let summary = "Bounds gradients by their norm or by value";
+  let summary = "Bounds gradients by their norm";
   let description = [{
-    Input IR: local types; of `fsdp.training`, `clip_grad_norm` (the largest
-    norm, and its type: 1, 2, any p >= 1, infinity) or `clip_grad_value`.
-    Without either nothing changes.
+    Input IR: local types; of `fsdp.training`, `clip_grad_norm`: the largest
+    norm, and its type (1, 2, any p >= 1, infinity). Without it nothing changes.
 
-    Output IR, by norm: behind each unit's gradients stands
+    Output IR: behind each unit's gradients stands
     `aten.call "fsdp_mlir::power_sum"`, in float64. Then follow the sum over the
     units, an `fsdp.all_reduce` of that one number over the axes of the mesh that
     gradients are cut over, the norm, and the factor
     min(largest / (norm + 1e-6), 1), which is the `scale` of every update. The
     norm is the program's output `grad_norm`. An infinite bound asks for the norm
     alone.
-
-    Output IR, by value: each rule clamps its gradient first.
 
     What holds: a gradient of several updates counts once. So does one that every
     rank has whole. Padding is zero. The updates stand at the end of the program.

@@ -29,7 +29,6 @@ class ClipGradients : public fsdp::impl::ClipGradientsBase<ClipGradients> {
   void runOnModule() override;
   LogicalResult clipByNorm(func::FuncOp program, ArrayRef<UpdateOp> updates,
                            double most, double p);
-  void clipByValue(func::FuncOp rule, double most);
 };
 
 LogicalResult ClipGradients::clipByNorm(func::FuncOp program,
@@ -78,46 +77,26 @@ LogicalResult ClipGradients::clipByNorm(func::FuncOp program,
   return success();
 }
 
-/// Pointwise, so a part of the rule.
-void ClipGradients::clipByValue(func::FuncOp rule, double most) {
-  OpBuilder builder = OpBuilder::atBlockBegin(&rule.getBody().front());
-  Value gradient = rule.getArgument(1);
-  NamedAttribute args[] = {
-      builder.getNamedAttr("min", builder.getF64FloatAttr(-most)),
-      builder.getNamedAttr("max", builder.getF64FloatAttr(most))};
-  auto clamp = aten::CallOp::create(builder, rule.getLoc(),
-                                    aten::Direction::Forward, "clamp", gradient,
-                                    args, TypeRange(gradient.getType()));
-  gradient.replaceAllUsesExcept(clamp->getResult(0), clamp);
-  remarkPassed(R::ClippedValues, rule.getLoc())
-      << "it clamps its gradient" << metrics::Rule(rule.getSymName());
-}
-
 void ClipGradients::runOnModule() {
   ModuleOp module = getOperation();
   auto training = TrainingOp::of(module);
   if (!training)
     return;
   DenseF64ArrayAttr norm = training.getClipGradNormAttr();
-  FloatAttr value = training.getClipGradValueAttr();
-  if (!norm && !value)
+  if (!norm)
     return;
   bool clipped = false;
   for (func::FuncOp program : getPrograms(module)) {
     SmallVector<UpdateOp> updates = getUpdates(program);
     clipped |= !updates.empty();
-    if (norm && !updates.empty() &&
+    if (!updates.empty() &&
         failed(clipByNorm(program, updates, norm[0], norm[1])))
       return signalPassFailure();
   }
   if (!clipped) {
     training.emitOpError("clips gradients, but no program updates a parameter");
-    return signalPassFailure();
+    signalPassFailure();
   }
-  if (value)
-    for (auto function : module.getOps<func::FuncOp>())
-      if (isRule(function))
-        clipByValue(function, value.getValueAsDouble());
 }
 
 } // namespace

@@ -81,7 +81,7 @@ void KeptBuffers::keep(Location loc, StateOp buffer, StringRef name) {
 Value KeptBuffers::load(OpBuilder &builder, Location loc, StateOp buffer) {
   if (!isStoredBefore(buffer))
     return loadState(builder, loc, buffer.getSymName());
-  std::string name = ("fsdp.kept." + buffer.getSymName()).str();
+  std::string name = (plan::keptStatePrefix + buffer.getSymName()).str();
   keep(loc, buffer, name);
   return loadState(builder, loc, name);
 }

@@ -44,10 +44,10 @@ def all_updates_follow_scale_and_norm(decided: Decided) -> None:
     assert order == SUMMED.flags[-1]
 
 
-@claim("clip-gradients.value", of=Case("mesh=2", (), OWN))
+@claim("clip-values.value", of=Case("mesh=2", (), OWN))
 def rules_begin_by_clamping(decided: Decided) -> None:
     """Their second operand, which is the gradient."""
-    said = decided.said("clip-gradients.value", "rule")
+    said = decided.said("clip-values.value", "rule")
     clamping = re.findall(
         r"^rule (\S+) of .*\n(?:  (?!%).*\n)*  %\d+ = aten::clamp\(%1, -0\.5, 0\.5\)",
         decided.text,
