@@ -32,29 +32,40 @@ Operation *PlanOps::find(const plan::PlanEntry &entry) const {
   }
 }
 
+static void report(const ExportedPlan &exported, const plan::Finding &found) {
+  const plan::PlanEntry &entry = found.entry;
+  auto at = [&](plan::PlanEntry::Kind kind, size_t index) {
+    return exported.ops.find({kind, index, entry.owner});
+  };
+  if (Operation *op = exported.ops.find(entry)) {
+    InFlightDiagnostic error = ofKind(E::PlanConstraint, op->emitOpError())
+                               << found.reason;
+    if (found.other)
+      error.attachNote(at(plan::PlanEntry::Command, *found.other)->getLoc())
+          << "that command is here";
+    return;
+  }
+  if (entry.kind >= plan::PlanEntry::Value)
+    ofKind(E::PlanConstraint,
+           at(plan::PlanEntry::Program, entry.owner)->emitError(found.what()));
+  else
+    ofKind(E::PlanConstraint, exported.module->emitError(found.what()));
+}
+
 LogicalResult fsdp::verifyPlan(ExportedPlan &exported) {
+  bool isSound = true;
+  auto found = [&](const plan::Finding &finding) {
+    isSound = false;
+    report(exported, finding);
+  };
+  plan::checkPlan(exported.plan, found);
+  if (!isSound)
+    return failure();
   try {
-    plan::checkPlan(exported.plan);
     plan::checkOperators(exported.plan, aten::findOperatorSchema);
     plan::settleMeanings(exported.plan, exported.said);
-    return success();
-  } catch (const plan::Finding &found) {
-    const plan::PlanEntry &entry = found.entry;
-    auto at = [&](plan::PlanEntry::Kind kind, size_t index) {
-      return exported.ops.find({kind, index, entry.owner});
-    };
-    if (Operation *op = exported.ops.find(entry)) {
-      InFlightDiagnostic error = ofKind(E::PlanConstraint, op->emitOpError())
-                                 << found.reason;
-      if (found.other)
-        error.attachNote(at(plan::PlanEntry::Command, *found.other)->getLoc())
-            << "that command is here";
-      return error;
-    }
-    if (entry.kind >= plan::PlanEntry::Value)
-      return ofKind(
-          E::PlanConstraint,
-          at(plan::PlanEntry::Program, entry.owner)->emitError(found.what()));
-    return ofKind(E::PlanConstraint, exported.module->emitError(found.what()));
+  } catch (const plan::Finding &finding) {
+    found(finding);
   }
+  return success(isSound);
 }

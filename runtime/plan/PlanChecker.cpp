@@ -135,24 +135,39 @@ void Checked::raise(Constraint constraint, std::optional<uint32_t> other,
                 detail.empty() ? why : detail + ": " + why, other);
 }
 
-void fsdp::plan::checkPlan(const PlanT &plan) {
+void fsdp::plan::checkPlan(const PlanT &plan, const OnFinding &found) {
+  bool isSound = true;
+  auto attempt = [&](auto check) {
+    try {
+      check();
+    } catch (const Finding &finding) {
+      if (!found)
+        throw;
+      isSound = false;
+      found(finding);
+    }
+  };
   Checked at(plan);
-  at.require(C20, plan.version == planVersion, "it has version ", plan.version,
-             ", this program reads ", planVersion);
   PlanFacts facts;
-  checkTables(plan, facts);
-  findWindows(plan, facts);
+  attempt([&] {
+    at.require(C20, plan.version == planVersion, "it has version ",
+               plan.version, ", this program reads ", planVersion);
+    checkTables(plan, facts);
+    findWindows(plan, facts);
+  });
+  if (!isSound)
+    return; // nothing of what follows can be read
   CheckingBudget budget(plan);
-  for (size_t p = 0; p < plan.programs.size(); ++p) {
-    Checked here = at.at(PlanEntry::Program, p);
-    checkProgram(here, plan, *plan.programs[p], facts, budget);
-    checkStaging(here, plan, *plan.programs[p]);
-    checkSomeRanks(here, plan, *plan.programs[p], budget);
-  }
-  checkMicroBatches(plan);
-  checkVariants(plan);
-  checkTurns(plan);
-  checkAgreement(plan);
-  checkArenaSizes(plan);
-  checkMeanings(plan);
+  for (size_t p = 0; p < plan.programs.size(); ++p)
+    attempt([&] {
+      Checked here = at.at(PlanEntry::Program, p);
+      checkProgram(here, plan, *plan.programs[p], facts, budget);
+      checkStaging(here, plan, *plan.programs[p]);
+      checkSomeRanks(here, plan, *plan.programs[p], budget);
+    });
+  if (!isSound)
+    return;
+  for (auto check : {checkMicroBatches, checkVariants, checkTurns,
+                     checkAgreement, checkArenaSizes, checkMeanings})
+    attempt([&] { check(plan); });
 }

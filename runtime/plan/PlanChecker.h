@@ -6,6 +6,8 @@
 
 #include "plan/PlanTypes.h"
 
+#include <functional>
+
 namespace fsdp::plan {
 
 /// What the checker demands, by its number in Constraints.def.
@@ -54,6 +56,9 @@ struct Finding : PlanError {
   std::optional<uint32_t> other;
 };
 
+/// What is done with a finding.
+using OnFinding = std::function<void(const Finding &)>;
+
 /// Throws a Finding, the first thing wrong: an index or a place out of range,
 /// shapes that do not fit their places, a command whose operands do not agree,
 /// a value that is read before it is written or after its bytes were given to
@@ -61,7 +66,11 @@ struct Finding : PlanError {
 ///
 /// A plan that passes has no null pointer in it: every union is set, every
 /// place is there.
-void checkPlan(const PlanT &plan);
+///
+/// With `found` it goes on behind a finding, which that is given: with the next
+/// program, and, where programs are sound, with the next thing that holds for
+/// all of them.
+void checkPlan(const PlanT &plan, const OnFinding &found = {});
 
 } // namespace fsdp::plan
 

@@ -46,7 +46,8 @@ struct ExportedPlan {
 /// to run first. The plan is not checked yet.
 mlir::FailureOr<ExportedPlan> exportPlan(mlir::ModuleOp module);
 
-/// Runs the plan's checker. What it finds is an error at the op that it is of.
+/// Runs the plan's checker. Each thing that it finds is an error at the op that
+/// it is of.
 /// The plan gets its meanings.
 mlir::LogicalResult verifyPlan(ExportedPlan &exported);
 

@@ -11,6 +11,20 @@ TEST(PlanChecker, PassesValidPlans) {
     EXPECT_EQ(check(linearRegression(ranks, 3, 4, 5)->finish()), "");
 }
 
+TEST(PlanChecker, GoesOnBehindAFinding) {
+  auto builder = linearRegression(2, 3, 4, 5);
+  PlanT &plan = builder->finish();
+  ASSERT_EQ(plan.programs.size(), 2u);
+  for (auto &program : plan.programs)
+    ++program->live_bytes;
+  std::vector<size_t> programs;
+  checkPlan(plan, [&](const Finding &found) {
+    EXPECT_EQ(found.constraint, C29) << found.what();
+    programs.push_back(found.entry.index);
+  });
+  EXPECT_EQ(programs, (std::vector<size_t>{0, 1}));
+}
+
 /// Gives state `w`, float32 of [3, 4], a recipe of one step.
 static InitStepT &startsAs(PlanT &plan, InitKind kind, double a = 0,
                            double b = 0) {
