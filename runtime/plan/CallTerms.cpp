@@ -115,9 +115,8 @@ bool ProgramTerms::callAlike(const AtenT &call) {
   const ValueT &from = *program.values[source], &to = *program.values[result];
   bool alike = lieAlike(from, to, bytesOf(source));
   bool isRowMajor = to.strides == rowMajorStrides(to.shape);
-  auto each = [&](auto change) {
+  auto each = [&](Extents extents, auto change) {
     uint64_t size = dtypeBytes(from.dtype), other = dtypeBytes(to.dtype);
-    Extents extents = read(source);
     for (Extent &extent : extents) {
       extent.term = change(extent.term);
       for (uint64_t *bytes :
@@ -141,16 +140,22 @@ bool ProgramTerms::callAlike(const AtenT &call) {
   };
   if (call.name == "aten::clone" || call.name == "aten::contiguous")
     return same(source);
-  if (call.name == "aten::_to_copy")
-    return alike ? each([&](Term term) {
+  if (call.name == "aten::_to_copy") {
+    auto cast = [&](Term term) {
       return terms.cast(term, from.dtype, to.dtype);
-    })
-                 : same(source);
+    };
+    if (alike)
+      return each(read(source), cast);
+    if (from.dtype == to.dtype)
+      return same(source);
+    return from.shape == to.shape && isRowMajor && each(rowMajor(source), cast);
+  }
   if (call.name == "aten::div" && call.overload == "Scalar" && alike &&
       from.dtype == to.dtype && call.arguments.size() == 2 &&
       call.arguments[1]->kind == ArgumentKind::Double)
-    return each(
-        [&](Term term) { return terms.divided(term, *call.arguments[1]->d); });
+    return each(read(source), [&](Term term) {
+      return terms.divided(term, *call.arguments[1]->d);
+    });
   if (call.name == "aten::constant_pad_nd" && addsRows(call, from) &&
       isRowMajor && bytesOf(result) >= bytesOf(source) &&
       from.strides == rowMajorStrides(from.shape)) {
