@@ -212,7 +212,8 @@ void Diagnosis::lookAtCores(const Hosts::value_type &host) {
        (threads > 1 ? " of " + std::to_string(threads) + " threads" : "") +
        " on " + facts.host + " " +
        (host.size() == 1 && threads <= 1 ? "has" : "share") + " " + text +
-       "; start fewer ranks, or lower OMP_NUM_THREADS");
+       "; start fewer ranks" +
+       (threads > 1 ? ", or lower OMP_NUM_THREADS" : ""));
 }
 
 void Diagnosis::lookAtHost(const Hosts::value_type &host) {

@@ -106,7 +106,6 @@ void Supervisor::start(int local) {
     setenv("LOCAL_RANK", std::to_string(local).c_str(), 1);
     if (ranks.begin)
       ranks.begin(static_cast<int>(words.size()), argv.data());
-    setenv("OMP_NUM_THREADS", "1", 0);
     execv("/proc/self/exe", argv.data());
     _exit(127);
   }

@@ -215,6 +215,10 @@ int superviseProcesses(const CommandLine &line, bool copies, int argc,
     ranks.command.push_back("--rendezvous=" + (launch.nodes == 1
                                                    ? "file://%MEETING%"
                                                    : launch.meetingUrl()));
+  // Read by PyTorch where a rank begins. The doctor shows what users set, and
+  // its ranks compute on one thread of ours.
+  if (!copies && !line.doctor)
+    setenv("OMP_NUM_THREADS", "1", /*overwrite=*/0);
   // Ranks of one host inherit a secret; on several, people give each the same.
   if (launch.nodes == 1 && findSecret(processVariables()).empty())
     setenv(secretVariable, makeSecret().c_str(), /*overwrite=*/1);

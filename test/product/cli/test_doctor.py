@@ -24,18 +24,20 @@ def doctor(*words: Any, **variables: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.quick
 def test_one_host() -> None:
-    done = doctor("--nproc", 2, "--json")
-    assert done.returncode == 0, done.stderr
+    environment = chain.environment(OMP_SCHEDULE="static")
+    del environment["OMP_NUM_THREADS"]
+    command = [chain.binary("fsdp-run"), "--doctor", "--nproc", 2, "--json"]
+    done = chain.command(command, env=environment)
     found = json.loads(done.stdout)
     assert [rank["rank"] for rank in found["ranks"]] == [0, 1]
     for rank in found["ranks"]:
         facts = rank["facts"]
         assert facts["pytorch"] == torch.__version__.partition("+")[0]
         assert facts["cores"] >= 1 and 0 < facts["memory"]["free"] <= facts["memory"]["total"]
-        assert facts["variables"]["OMP_NUM_THREADS"] == "1"
+        assert facts["variables"]["OMP_SCHEDULE"] == "static"
+        # Which this program sets itself, for a run's ranks and for the NCCL that it loads.
+        assert not {"OMP_NUM_THREADS", "NCCL_LAUNCH_ORDER_IMPLICIT"} & {*facts["variables"]}
         assert "FSDP_RUN_SECRET" not in facts["variables"], "people send each other such output"
-        # Which this program sets itself, for the NCCL that it loads.
-        assert "NCCL_LAUNCH_ORDER_IMPLICIT" not in facts["variables"]
         assert any(i["is_loopback"] and "127.0.0.1" in i["addresses"] for i in facts["interfaces"])
         assert rank["flops"] > 0
         assert [t["transport"] for t in rank["transports"]] == ["shared memory", "Gloo"]

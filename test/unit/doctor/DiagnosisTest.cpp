@@ -154,7 +154,7 @@ TEST(Diagnosis, MoreRanksThanTheQuotaHasCores) {
   auto ranks = twoHosts();
   ranks[1].facts.quota = 0.5;
   expectFinding(ranks, "note: 1 rank on beta has 0.5 cores' worth of time (a "
-                       "cgroup's quota); start fewer ranks");
+                       "cgroup's quota); start fewer ranks\n");
 }
 
 TEST(Diagnosis, ClockThatIsWrong) {
