@@ -29,7 +29,14 @@ from .driver.kernels import table_in
 from .driver.outlet import outlets
 from .driver.pipeline import Options, lowering, needs_table, with_mesh
 from .driver.progress import archive_metadata, data_beside, follow, length_of, sample_count
-from .driver.run_command import START, checkpoint_flags, event_folder, run_command, trace_file
+from .driver.run_command import (
+    START,
+    checkpoint_flags,
+    event_folder,
+    flags_as_given,
+    run_command,
+    trace_file,
+)
 from .driver.stages import Runner, StageError
 from .driver.step_hooks import after_training, constants
 from .driver.settings import write_settings
@@ -206,6 +213,19 @@ def check_checkpoints(args: argparse.Namespace) -> None:
         )
 
 
+def check_flags(args: argparse.Namespace, tools: dict[str, Path]) -> None:
+    """Has the programs look at what is passed on to them, before anything is exported.
+
+    Raises:
+        StageError: one of them refuses it.
+    """
+    given = flags_as_given(args, args.out, trace_file(args))
+    Runner().run("", [tools["fsdp-run"], args.out / "step.plan", "--check-flags", *given])
+    if args.pipeline.words:
+        pipeline = f"--fsdp-pipeline={args.pipeline}"
+        Runner().run("--pipeline", [tools["fsdp-opt"], "--fsdp-check-options", pipeline])
+
+
 def train(args: argparse.Namespace) -> None:
     if args.step_file.is_dir():
         raise StageError(E.STEP_FILE, f"{args.step_file} is a folder; name the step file in it")
@@ -218,6 +238,7 @@ def train(args: argparse.Namespace) -> None:
     args.save = args.save or args.out / "trained.safetensors"
     runner = Runner(args.verbose, args.dry_run)
     tools = stages.find_tools()
+    check_flags(args, tools)
     if args.dry_run:
         commands(args, runner, tools)
         return

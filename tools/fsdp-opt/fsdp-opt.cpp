@@ -33,6 +33,19 @@ static llvm::cl::opt<bool>
                   llvm::cl::desc("print the clusters' presets as Markdown"),
                   printing(fsdp::printClusters));
 
+static llvm::cl::opt<bool> checksOptions(
+    "fsdp-check-options",
+    llvm::cl::desc("look at the options of passes, and read no IR"));
+
+/// Whether there are the passes that the command line names, with the options
+/// that it gives them; says so where not.
+static mlir::LogicalResult checkOptions(const mlir::DialectRegistry &registry) {
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  mlir::PassManager passes(&context);
+  return mlir::MlirOptMainConfig::createFromCLOptions().setupPassPipeline(
+      passes);
+}
+
 static constexpr llvm::StringLiteral help =
     R"(fsdp-opt: shards, schedules and lowers a training step.
 
@@ -98,7 +111,9 @@ int main(int argc, char **argv) {
   if (succeeded(result))
     result = checkRemarksFile();
   if (succeeded(result))
-    result = fsdp::checkIr(input);
+    result = checksOptions ? checkOptions(registry) : fsdp::checkIr(input);
+  if (succeeded(result) && checksOptions)
+    return 0;
   if (succeeded(result))
     result = fsdp::checkOutput(output, {input});
   if (succeeded(result))

@@ -90,7 +90,9 @@ std::optional<int> parseCommandLine(int argc, char **argv,
   std::string explained;
   addOtherFlags(app, *plan, result, explained);
   bool lists = false;
+  // For programs that start this one.
   app.add_flag("--list-flags", lists)->group("");
+  app.add_flag("--check-flags", result.checksFlags)->group("");
   setHelpScreens(app);
   try {
     app.parse(argc, argv);

@@ -40,6 +40,8 @@ struct LaunchOptions {
 struct CommandLine {
   std::string plan; // empty: --doctor
   bool doctor = false, doctorJson = false;
+  /// Looks at the flags and ends: the plan need not be there.
+  bool checksFlags = false;
   /// The table to measure kernels into, in place of a run; empty: none.
   std::string tune;
   RunOptions run;

@@ -295,6 +295,8 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
   try {
     me = membershipOf(launch);
     checkLaunch(line, me);
+    if (line.checksFlags)
+      return 0;
     bool isOne = isMember(launch, me);
     if (line.doctor && !isOne && launch.nproc * launch.nodes > 1)
       return superviseProcesses(line, /*copies=*/false, argc, argv);

@@ -27,8 +27,9 @@ def positive(text: str) -> int:
 
 
 # Flags of fsdp-run for checkpoints, which this program has too: what they take, and what they do.
+# Which numbers they take is fsdp-run's to say, before a stage runs.
 CHECKPOINT_FLAGS: dict[str, tuple[Any, str, str]] = {
-    "--checkpoint-interval": (positive, "N", "write a checkpoint every N steps"),
+    "--checkpoint-interval": (int, "N", "write a checkpoint every N steps"),
     "--checkpoint-seconds": (float, "S", "write a checkpoint every S seconds"),
     "--checkpoint-dir": (Path, "DIR", "of checkpoints (OUT/checkpoints)"),
     "--keep": (int, "N", "keep the newest N checkpoints, 0: all (3)"),
@@ -43,10 +44,10 @@ CHECKPOINT_FLAGS: dict[str, tuple[Any, str, str]] = {
 RUN_FLAGS: dict[str, tuple[Any, Optional[str], str]] = {
     "--seed": (int, "N", "of shuffling and random operators (the step file's)"),
     "--no-shuffle": (None, None, "read samples in stored order"),
-    "--eval-interval": (positive, "N", "evaluate every N steps, not at each epoch's end"),
+    "--eval-interval": (int, "N", "evaluate every N steps, not at each epoch's end"),
     "--eval-outputs": (Path, "FILE", "what the evaluation gives for each sample, as safetensors"),
     "--log-interval": (
-        positive,
+        int,
         "N",
         "log every N steps (1), and off a terminal print each of them",
     ),
@@ -186,7 +187,7 @@ def make_parser() -> ArgumentParser:
     flag("--nnodes", type=positive, default=1, metavar="N", help="machines (1)")
     flag("--node-rank", type=int, default=0, metavar="N", help="of this machine, from 0")
     flag("--master-addr", metavar="HOST", help="of machine 0")
-    flag("--master-port", type=positive, metavar="PORT", help="of machine 0")
+    flag("--master-port", type=int, metavar="PORT", help="of machine 0")
     return parser
 
 

@@ -61,12 +61,17 @@ def run_command(
     args: argparse.Namespace, tool: Path, out: Path, trace: Optional[Path]
 ) -> list[Any]:
     """The run, which leaves a trace where one is named."""
-    command: list[Any] = [tool, out / "step.plan", "--nproc", args.nproc]
+    command = [tool, out / "step.plan", *flags_as_given(args, out, trace)]
+    command += ["--weights", out / (START if args.weights else "step.safetensors")]
+    return [*command, *data_flags(args, out)]
+
+
+def flags_as_given(args: argparse.Namespace, out: Path, trace: Optional[Path]) -> list[Any]:
+    """What a run's command says beside the files that stages before it write."""
+    command: list[Any] = ["--nproc", args.nproc]
     if args.nnodes > 1:
         command += ["--nnodes", args.nnodes, "--node-rank", args.node_rank]
         command += ["--master-addr", args.master_addr, "--master-port", args.master_port]
-    command += ["--weights", out / (START if args.weights else "step.safetensors")]
-    command += data_flags(args, out)
     for name in ("steps", "epochs"):
         if getattr(args, name):
             command += [f"--{name}", getattr(args, name)]

@@ -11,6 +11,7 @@ import pytest
 
 from fsdp_mlir.driver import stages
 from fsdp_mlir.driver.given_paths import alone_in
+from fsdp_mlir import train
 from fsdp_mlir.train import main
 
 
@@ -18,6 +19,7 @@ from fsdp_mlir.train import main
 def step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A step file of no words, for a driver that finds no programs."""
     monkeypatch.setattr(stages, "find_tools", dict)
+    monkeypatch.setattr(train, "check_flags", lambda args, tools: None)
     path = tmp_path / "step.py"
     path.write_text("")
     return path
@@ -55,7 +57,6 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("--node-rank -1", "--node-rank -1 is below 0"),
         ("--node-rank 2", "--node-rank 2 is not below --nnodes 1"),
         ("--nproc two", "--nproc: 'two' is no whole number from 1"),
-        ("--log-interval 0", "--log-interval: 0 is not positive"),
     ),
 )
 def test_nonsense(
@@ -77,6 +78,31 @@ def test_nonsense(
     argv = [*out, flag, value, str(step), f"--data={files[1]}"]
     assert re.search(message, refused(argv, capsys))
     assert [path.read_text() for path in files] == ["kept"] * 3
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    (
+        ("--keep=-1", r"--keep: '-1' is no whole number from 0 to \d+; .* \[FSDP-E0101\]"),
+        ("--checkpoint-seconds=inf", "--checkpoint-seconds: 'inf' is no number of seconds above 0"),
+        ("--trace=t --trace-steps=5:3", "--trace-steps: '5:3' is no range of steps"),
+        ("--run-args=--rgn=site", "there is no flag --rgn=site; the nearest is --rng"),
+        ("--pipeline=remat=half", "--pipeline: remat=half does not exist; .* and auto.*FSDP-E0402"),
+        ("--config=run.toml", "--log-interval: '0' is no whole number from 1"),
+    ),
+)
+def test_what_is_passed_on_is_checked_by_who_takes_it(
+    flags: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "step.py").write_text("raise RuntimeError('it is exported')")
+    (tmp_path / "run.toml").write_text("log-interval = 0")
+    assert re.search(message, refused([*flags.split(), "step.py"], capsys))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_start_anew_leaves_an_earlier_run_as_it_is(
