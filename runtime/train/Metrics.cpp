@@ -78,6 +78,12 @@ static int keepLines(const std::string &path, uint64_t done) {
   // At once: what was measured is not to be lost here.
   if (!kept.empty())
     writeFileAtomically(kept, path);
+  // Else a new file too, by which whoever follows this one sees that lines are
+  // written again.
+  std::error_code ignored;
+  if (kept.empty() && std::filesystem::is_regular_file(
+                          std::filesystem::symlink_status(path, ignored)))
+    std::filesystem::remove(path, ignored);
   return O_CREAT | O_APPEND | (kept.empty() ? O_TRUNC : 0);
 }
 

@@ -98,6 +98,18 @@ def test_tokens_are_those_of_one_rank(tmp_path: pathlib.Path) -> None:
     assert event.value == pytest.approx(row["tokens_per_s"] / 2)
 
 
+def test_who_follows_the_metrics_sees_that_they_begin_anew(
+    compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    """As by a file of its own, however soon that is as long as the one before."""
+    before = tmp_path / "metrics.jsonl"
+    before.write_text("of an earlier run")
+    with open(before) as followed:
+        run(compiled, tmp_path, "--steps", 1)
+        assert followed.read() == "of an earlier run"
+    assert [row["step"] for row in rows_of(tmp_path)] == [1]
+
+
 def test_a_folder_that_cannot_be_made_is_an_error(
     compiled: chain.Compiled, tmp_path: pathlib.Path
 ) -> None:
