@@ -29,6 +29,11 @@ def kind_of(error: OSError) -> E:
     return E.FILE_UNWRITABLE if is_full else E.FILE_UNREADABLE
 
 
+def listed(names: Sequence[str]) -> str:
+    """The names, of which there may be thousands, as a message has them."""
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
 class Identified(Exception):
     """An exception whose kind is looked up by its identifier, which `str()` puts behind the text.
 

@@ -41,7 +41,7 @@ from .step.fsdp_module import original_class
 from .step.names import StateNames, plain_path
 from .step.on_host import on_host
 from .step.pairs import as_held, check_complex
-from .rules.optimizer import describe_optimizer
+from .rules.optimizer import describe_optimizer, warn_untrained
 from .rules.schedule import read_schedule
 from .capture.rewrite import prepare
 from .step.strides import row_major_strides
@@ -120,7 +120,7 @@ def _export(
         if wanted.variant_of is not None:
             _check_variant(wanted, program, programs[wanted.variant_of])
         elif wanted.trains:
-            _warn_unreached(program, names, wanted)
+            _warn_unreached(program, names, wanted, optimizer)
             _check_outputs(program, step)
     metadata = {
         "format": "fsdp-mlir",
@@ -267,13 +267,20 @@ def _warn_half(names: StateNames, sharding: UnitTable) -> None:
             return
 
 
-def _warn_unreached(program: Program, names: StateNames, wanted: StepProgram) -> None:
+def _warn_unreached(
+    program: Program, names: StateNames, wanted: StepProgram, optimizer: dict[str, Any]
+) -> None:
+    """Of parameters that the optimizer holds: of others is said that it does not."""
     (turn,) = wanted.turns
+    held = {fqn for group in optimizer["groups"] for fqn in group["parameters"]}
     loss = f"the loss of {turn.name}" if turn.name else "the loss"
     reached = {result.fqn for result in program.results if result.role == "gradient"}
-    for fqn, tensor in names.parameters.items():
-        if tensor.requires_grad and turn.trains(tensor) and fqn not in reached:
-            warnings.warn(f"{fqn} is trainable but {loss} does not reach it: it gets no update")
+    asked = [
+        fqn
+        for fqn, tensor in names.parameters.items()
+        if tensor.requires_grad and turn.trains(tensor) and fqn in held
+    ]
+    warn_untrained([fqn for fqn in asked if fqn not in reached], f"not reached by {loss}")
 
 
 def _check_variant(wanted: StepProgram, program: Program, first: Program) -> None:

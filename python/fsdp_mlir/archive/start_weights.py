@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..data.tensor_file import form_of
 from ..dtypes import short_name
-from ..errors import E, Identified
+from ..errors import E, Identified, listed
 from ..step.pairs import as_pairs_of
 from ..untrusted import parse_json, require_regular
 from .torch_file import load_plain
@@ -70,13 +70,13 @@ def compose(given: Path, exported: Path, metadata: Mapping[str, Any], target: Pa
     known |= {state["fqn"] for state in metadata["buffers"]}
     unexpected = [name for name in theirs if name not in known and not name.startswith("fsdp.")]
     if missing := [fqn for fqn, name in found.items() if name is None]:
-        more = f"; it has {_list(unexpected)}, which the model has not" if unexpected else ""
+        more = f"; it has {listed(unexpected)}, which the model has not" if unexpected else ""
         raise WeightsError(
             E.WEIGHTS_MISMATCH,
-            f"{given} has no {_list(missing)}{more}; give the whole state_dict() of this model",
+            f"{given} has no {listed(missing)}{more}; give the whole state_dict() of this model",
         )
     if unexpected:
-        notes.append(f"{given} has {_list(unexpected)}, which the model has not")
+        notes.append(f"{given} has {listed(unexpected)}, which the model has not")
     casts = []
     reads = dict(ours)
     for fqn, state in wanted.items():
@@ -102,7 +102,7 @@ def compose(given: Path, exported: Path, metadata: Mapping[str, Any], target: Pa
             as_pairs_of(read(), shape).to(dtype)
         )
     if casts:
-        notes.append(f"{_list(casts)} are cast to the model's dtype")
+        notes.append(f"{listed(casts)} are cast to the model's dtype")
     aliases = {alias: fqn for fqn, state in wanted.items() for alias in state["aliases"]}
     temporary = target.with_name(f".{target.name}")
     save_tensors(temporary, _Tensors(reads), aliases)
@@ -126,10 +126,6 @@ def _without_wrapper(
         named = {n.removeprefix(head): read for n, read in reads.items() if n.startswith(head)}
         return named, [f"names in {given} are taken without {head} before them"]
     return reads, []
-
-
-def _list(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def tensor_reads(path: Path) -> dict[str, _Read]:

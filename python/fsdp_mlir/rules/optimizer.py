@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Container, Optional
+from typing import Any, Container, Optional, Sequence
 
 import torch
 
 from ..dtypes import dtype_name
-from ..errors import E, ExportError
+from ..errors import E, ExportError, listed
 from ..step.names import StateNames
 from ..step.optimizer_list import parts_of
 from .capture import Rule, capture_rules
@@ -63,9 +63,10 @@ def describe_optimizer(
     for group in groups:
         group["parameters"] = [fqn for fqn in group["parameters"] if fqn in names.parameters]
     held = {fqn for group in groups for fqn in group["parameters"]}
-    for fqn, tensor in names.parameters.items():
-        if tensor.requires_grad and fqn not in held:
-            warnings.warn(f"{fqn} is trainable but not in the optimizer: it gets no update")
+    warn_untrained(
+        [fqn for fqn, p in names.parameters.items() if p.requires_grad and fqn not in held],
+        "not in the optimizer",
+    )
     description = {
         "groups": groups,
         "rules": [writer.description for writer in writers.values()],
@@ -133,6 +134,14 @@ def _symbol(rule: Rule, optimizer: str, taken: Container[str]) -> str:
     while symbol in taken:
         symbol += ".other"
     return symbol
+
+
+def warn_untrained(names: Sequence[str], why: str) -> None:
+    """Says which parameters get no update though they require gradients; nothing where none do."""
+    if names:
+        is_one = len(names) == 1
+        be, they = ("is", "it gets") if is_one else ("are", "they get")
+        warnings.warn(f"{listed(names)} {be} trainable but {why}: {they} no update")
 
 
 def _warn_of_modes(optimizer: torch.optim.Optimizer) -> None:

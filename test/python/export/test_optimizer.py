@@ -78,10 +78,15 @@ def test_groups_keep_their_order_and_values(tmp_path: pathlib.Path) -> None:
     assert first["hyperparameters"]["lr"] == 0.5
 
 
-def test_a_parameter_outside_the_optimizer_is_a_warning(tmp_path: pathlib.Path) -> None:
+def test_parameters_without_an_update_are_a_warning(tmp_path: pathlib.Path) -> None:
+    """Each of them is named once, though nothing reaches what the optimizer does not hold either."""
     model = nn.Linear(8, 3)
-    exported = record(tmp_path, model, torch.optim.SGD([model.weight], 0.1))
-    assert "bias is trainable but not in the optimizer: it gets no update" in exported.warnings
+    model.unread = nn.Linear(2, 2)
+    exported = record(tmp_path, model, torch.optim.SGD([model.weight, model.unread.bias], 0.1))
+    assert exported.warnings == [
+        "bias, unread.weight are trainable but not in the optimizer: they get no update",
+        "unread.bias is trainable but not reached by the loss: it gets no update",
+    ]
 
 
 def test_an_optimizer_of_another_model_is_refused(tmp_path: pathlib.Path) -> None:
