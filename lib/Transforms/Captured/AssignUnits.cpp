@@ -240,7 +240,9 @@ AssignUnits::findModules(ModuleOp module, const Model &model) {
     ofKind(E::Option, module.emitError())
         << "units=" << units << " matches the path of no module with parameters"
         << nearestAmong(units, paths)
-        << "; the whole path must match, as in blocks[.][0-9]+";
+        << "; the whole path must match, as in blocks[.][0-9]+, and a number "
+           "of "
+           "bytes has digits alone, as 4000000";
     return failure();
   }
   return found;
