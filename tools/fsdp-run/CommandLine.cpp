@@ -36,6 +36,7 @@ static void addOtherFlags(CLI::App &app, CLI::Option &plan, CommandLine &result,
   app.add_option("--explain", explained,
                  "print what an error's identifier means, as in FSDP-E0101")
       ->group(heading::instead)
+      ->check(notEmpty())
       ->excludes(&plan)
       ->type_name("ID");
   app.set_version_flag(
@@ -106,6 +107,8 @@ std::optional<int> parseCommandLine(int argc, char **argv,
     }
     if (!result.doctor && result.plan.empty())
       throw CLI::RequiredError("plan");
+    if (result.checksFlags && !result.tune.empty())
+      throw CLI::ValidationError("--tune", "takes the place of a run");
     checkRunFlags(result.run, result.plan);
   } catch (const CLI::Success &done) {
     return app.exit(done);

@@ -213,7 +213,8 @@ static void addCheckpointFlags(CLI::App &app, CheckpointOptions &options) {
       "keep the newest N, 0: all of them (default: 3)")
       ->check(wholeNumber(0, mostSteps));
   add("--keep-best", options.keepBest, "METRIC",
-      "keep the one with the least METRIC too, as in eval_loss");
+      "keep the one with the least METRIC too, as in eval_loss")
+      ->check(notEmpty());
   app.add_flag("--checkpoint-sync", options.synchronous,
                "wait until each is written, not only copied")
       ->group(heading::checkpoints)

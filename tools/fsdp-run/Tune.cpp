@@ -46,6 +46,7 @@ void tune(const plan::PlanT &plan, const std::string &path) {
     throw Error(E::FlagAndPlan,
                 "--tune measures kernels of CPUs, and the plan is for GPUs; "
                 "compile it for device=cpu");
+  WritablePlace place(path);
   // Results stay in this process, as a run's stay in its arena: else the
   // largest would be given back and their pages cleared anew in every call.
   mallopt(M_MMAP_MAX, 0);
