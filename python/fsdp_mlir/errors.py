@@ -10,6 +10,7 @@ import errno
 import io
 import os
 import re
+import shlex
 import signal
 import sys
 import warnings
@@ -165,6 +166,9 @@ class ArgumentParser(argparse.ArgumentParser):
         if flag := re.match(r"unrecognized arguments: (-[^\s=]+)", message):
             close = difflib.get_close_matches(flag[1], known, n=1)
             return f"; the nearest is {close[0]}" if close else ""
+        if flag := re.match(r"argument (\S+): expected one argument", message):
+            after = self._given[self._given.index(flag[1]) + 1 :] if flag[1] in self._given else []
+            return f"; write {flag[1]}={shlex.quote(after[0])}" if after else ""
         if "are required" in message:
             # Perhaps it is there, by another name.
             for word in (given.partition("=")[0] for given in self._given):

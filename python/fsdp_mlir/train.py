@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
+import re
 import signal
 import sys
 from pathlib import Path
@@ -213,6 +214,17 @@ def check_checkpoints(args: argparse.Namespace) -> None:
         )
 
 
+def check_mesh(args: argparse.Namespace) -> None:
+    """Raises StageError: the mesh that the pipeline is to compile for has other ranks than the run."""
+    mesh, world = args.pipeline.get("mesh") or "", args.nproc * args.nnodes
+    if re.fullmatch(r"\d+(x\d+)*", mesh) and math.prod(map(int, mesh.split("x"))) != world:
+        raise StageError(
+            E.WORLD_SIZE,
+            f"--pipeline: mesh={mesh} has other ranks than the {world} of this run; give --nproc as "
+            "many, or leave the option out",
+        )
+
+
 def check_flags(args: argparse.Namespace, tools: dict[str, Path]) -> None:
     """Has the programs look at what is passed on to them, before anything is exported.
 
@@ -220,8 +232,12 @@ def check_flags(args: argparse.Namespace, tools: dict[str, Path]) -> None:
         StageError: one of them refuses it.
     """
     given = flags_as_given(args, args.out, trace_file(args))
-    Runner().run("", [tools["fsdp-run"], args.out / "step.plan", "--check-flags", *given])
+    said, _ = Runner().run("", [tools["fsdp-run"], args.out / "step.plan", "--check-flags", *given])
+    if said:
+        instead = f"--run-args {args.run_args} takes the place of a run; call fsdp-run itself"
+        raise StageError(E.FLAG, instead)
     if args.pipeline.words:
+        check_mesh(args)
         pipeline = f"--fsdp-pipeline={args.pipeline}"
         Runner().run("--pipeline", [tools["fsdp-opt"], "--fsdp-check-options", pipeline])
 

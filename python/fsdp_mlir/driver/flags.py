@@ -26,12 +26,19 @@ def positive(text: str) -> int:
     return value
 
 
+def path(text: str) -> Path:
+    """One that is named: that of a shell's variable that is not set would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("its value is empty; is a variable of the shell not set?")
+    return Path(text)
+
+
 # Flags of fsdp-run for checkpoints, which this program has too: what they take, and what they do.
 # Which numbers they take is fsdp-run's to say, before a stage runs.
 CHECKPOINT_FLAGS: dict[str, tuple[Any, str, str]] = {
     "--checkpoint-interval": (int, "N", "write a checkpoint every N steps"),
     "--checkpoint-seconds": (float, "S", "write a checkpoint every S seconds"),
-    "--checkpoint-dir": (Path, "DIR", "of checkpoints (OUT/checkpoints)"),
+    "--checkpoint-dir": (path, "DIR", "of checkpoints (OUT/checkpoints)"),
     "--keep": (int, "N", "keep the newest N checkpoints, 0: all (3)"),
     "--keep-best": (str, "METRIC", "keep the checkpoint with the least METRIC too"),
     "--resume": (
@@ -45,7 +52,7 @@ RUN_FLAGS: dict[str, tuple[Any, Optional[str], str]] = {
     "--seed": (int, "N", "of shuffling and random operators (the step file's)"),
     "--no-shuffle": (None, None, "read samples in stored order"),
     "--eval-interval": (int, "N", "evaluate every N steps, not at each epoch's end"),
-    "--eval-outputs": (Path, "FILE", "what the evaluation gives for each sample, as safetensors"),
+    "--eval-outputs": (path, "FILE", "what the evaluation gives for each sample, as safetensors"),
     "--log-interval": (
         int,
         "N",
@@ -102,10 +109,10 @@ def make_parser() -> ArgumentParser:
     flag("-h", "--help", action=ShowScreen, nargs=0, help="the flags of every day")
     flag("--help-all", action="help", help="all flags")
     flag("--nproc", type=positive, default=1, metavar="N", help="ranks on this machine (1)")
-    flag("--out", type=Path, metavar="DIR", help="results (out/NAME of the step file)")
+    flag("--out", type=path, metavar="DIR", help="results (out/NAME of the step file)")
     flag(
         "--config",
-        type=Path,
+        type=path,
         metavar="FILE",
         help="flags from a TOML file, as a run leaves them in OUT/run.toml; flags given here win",
     )
@@ -125,11 +132,11 @@ def make_parser() -> ArgumentParser:
         metavar="K",
         help="micro-batches per step, of the shape of the step file's inputs (the step file's)",
     )
-    flag("--metrics", type=Path, metavar="FILE", help="JSON lines (OUT/metrics.jsonl)")
-    flag("--save", type=Path, metavar="FILE", help="trained weights (OUT/trained.safetensors)")
+    flag("--metrics", type=path, metavar="FILE", help="JSON lines (OUT/metrics.jsonl)")
+    flag("--save", type=path, metavar="FILE", help="trained weights (OUT/trained.safetensors)")
     flag(
         "--weights",
-        type=Path,
+        type=path,
         metavar="PATH",
         help="start from these: safetensors, a folder of them, or a torch.save of state_dict()",
     )
@@ -153,7 +160,7 @@ def make_parser() -> ArgumentParser:
     )
     flag(
         "--trace",
-        type=Path,
+        type=path,
         metavar="FILE",
         help="write when each command of some steps ran, for ui.perfetto.dev",
     )
@@ -167,8 +174,8 @@ def make_parser() -> ArgumentParser:
     flag(
         "--tensorboard",
         nargs="?",
-        type=Path,
-        const=Path(),
+        type=path,
+        const=True,
         metavar="=DIR",
         help="also write event files into DIR (OUT/tensorboard)",
     )
@@ -180,7 +187,7 @@ def make_parser() -> ArgumentParser:
         help="further flags of fsdp-run: --run-args='--poison --comm gloo'",
     )
     cache = default_folder()
-    flag("--cache-dir", type=Path, default=cache, metavar="DIR", help=f"({cache})")
+    flag("--cache-dir", type=path, default=cache, metavar="DIR", help=f"({cache})")
     flag("--no-cache", action="store_true", help="do every stage again")
     flag("--verbose", action="store_true", help="show each stage's command and output")
     flag("--dry-run", action="store_true", help="show the commands and stop")

@@ -94,7 +94,7 @@ def flags_as_given(args: argparse.Namespace, out: Path, trace: Optional[Path]) -
 
 def event_folder(args: argparse.Namespace, out: Path) -> Path:
     """Where TensorBoard's event files go: where the user wants them, else below the results."""
-    return out / "tensorboard" if args.tensorboard == Path() else args.tensorboard
+    return out / "tensorboard" if args.tensorboard is True else args.tensorboard
 
 
 def trace_file(args: argparse.Namespace) -> Optional[Path]:

@@ -57,7 +57,9 @@ def failed(stage: str, output: str, code: int) -> StageError:
     """What to say of a program that ended with `code`: what it said, which has its identifier."""
     place = f"{stage}: " if stage else ""
     if line := error_line(output):
-        return StageError(None, f"{place}{line}", status(code))
+        # One that is no word of this project, as what a step file says of its own flags, has none.
+        kind = None if re.search(r"\[FSDP-E\d+\]", line) else E.PROCESS_ENDED
+        return StageError(kind, f"{place}{line}", status(code))
     return StageError(E.PROCESS_ENDED, f"{place}{ended(code)}", status(code))
 
 
@@ -83,11 +85,12 @@ def traceback_of(lines: Sequence[str]) -> str:
 
 
 def strip_label(line: str) -> str:
-    """Drops `error: ` from the start of a line: the driver puts its own."""
+    """Drops `error: ` from the start of a line, or from behind a program's name there: the driver
+    puts its own."""
     for label in ("error: ", "Error: ", "ERROR: "):
         if line.startswith(label):
             return line[len(label) :]
-    return line
+    return re.sub(r"^([^:]+: )error: ", r"\1", line)
 
 
 def warnings_of(output: str) -> str:

@@ -53,6 +53,8 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("--save out/metrics.jsonl", "--metrics and --save both write .*out/metrics.jsonl"),
         ("--metrics pipe", r"--metrics .*pipe is no regular file, .*name a file \[FSDP-E0005\]"),
         ("--metrics /dev/null", "--metrics /dev/null is no regular file"),
+        ("--checkpoint-dir file", r"--checkpoint-dir \S*file is a file; give a folder"),
+        ("--resume nowhere", r"--resume \S*nowhere: no such file or folder; .* \[FSDP-E0901\]"),
         ("--run-args '", r"--run-args: no closing quotation in .*; quote flags .* \[FSDP-E0101\]"),
         ("--node-rank -1", "--node-rank -1 is below 0"),
         ("--node-rank 2", "--node-rank 2 is not below --nnodes 1"),
@@ -89,6 +91,10 @@ def test_nonsense(
         ("--run-args=--rgn=site", "there is no flag --rgn=site; the nearest is --rng"),
         ("--pipeline=remat=half", "--pipeline: remat=half does not exist; .* and auto.*FSDP-E0402"),
         ("--config=run.toml", "--log-interval: '0' is no whole number from 1"),
+        ("--out=", "--out: its value is empty; is a variable of the shell not set?"),
+        ("--run-args --poison", "--run-args: expected one argument; write --run-args=--poison"),
+        ("--run-args=--help", "--run-args --help takes the place of a run"),
+        ("--nproc=3 --pipeline=mesh=2", "mesh=2 has other ranks than the 3 of this run"),
     ),
 )
 def test_what_is_passed_on_is_checked_by_who_takes_it(

@@ -104,10 +104,10 @@ def test_a_failing_stage_is_one_line(
     tree: Tree, capfd: pytest.CaptureFixture[str], tool: str, stage: str
 ) -> None:
     """Tests that the program's error is shown once, by every rank or not, with its status."""
-    message = "noise\nerror: the fact; the fix\nerror: the fact; the fix\n"
+    message = "noise\n" + 2 * "error: the fact; the fix [FSDP-E0401]\n"
     (tree.bin / f"{tool}.fail").write_text(message)
     assert tree.train() == 4
-    assert capfd.readouterr().err == f"error: {stage}: the fact; the fix\n"
+    assert capfd.readouterr().err == f"error: {stage}: the fact; the fix [FSDP-E0401]\n"
     assert not (tree.folder / "out" / "trained.safetensors").exists()
 
 
@@ -228,6 +228,7 @@ def test_error_line() -> None:
         "step.mlir:3: error: bad"
     )
     assert stages.error_line("Traceback (most\n  x\nValueError: bad\n") == "ValueError: bad"
+    assert stages.error_line("usage: step.py\nstep.py: error: bad\n") == "step.py: bad"
     assert stages.error_line("") == ""
 
 
