@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from typing import Any, Iterable, Optional
 
@@ -25,6 +26,11 @@ def of_time(microseconds: float) -> str:
     if microseconds < 1e6:
         return f"{microseconds / 1e3:.2f} ms"
     return f"{microseconds / 1e6:.2f} s"
+
+
+def with_micro(said: str) -> str:
+    """What the compiler says in ASCII, "17.0 us", as the page writes it."""
+    return re.sub(r"(\d) us\b", "\\1 µs", said)
 
 
 def is_number(value: Any) -> bool:

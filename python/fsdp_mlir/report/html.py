@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import html
+import re
 from typing import Any, Iterable, Iterator, Optional, Sequence, Union
 
 from ..untrusted import seen
 
 # Rows that a long table shows before the rest is folded.
 _SHOWN = 12
+# Characters of a cell from which on it is a sentence.
+_LONG = 60
 # Rows that a list has at most: fewer where the page would be too long.
 _most_rows = contextvars.ContextVar("_most_rows", default=400)
 
@@ -39,6 +42,14 @@ def joined(parts: Iterable[Cell]) -> Markup:
     return Markup("".join(text(part) for part in parts))
 
 
+def _kind(cell: Cell, is_figure: bool) -> dict[str, str]:
+    """The class of a cell: of sentences, so that they do not become a column of words."""
+    if is_figure:
+        return {"class_": "number"}
+    is_long = len(re.sub(r"<[^>]*>", "", str(cell))) > _LONG
+    return {"class_": "long"} if is_long else {}
+
+
 def table(
     heads: Sequence[str],
     rows: Iterable[Sequence[Cell]],
@@ -48,10 +59,7 @@ def table(
     """A table that scrolls by itself where the page is narrow; `numbers` are columns of figures."""
 
     def cells(name: str, row: Sequence[Cell]) -> Markup:
-        return joined(
-            tag(name, cell, **({"class_": "number"} if i in numbers else {}))
-            for i, cell in enumerate(row)
-        )
+        return joined(tag(name, cell, **_kind(cell, i in numbers)) for i, cell in enumerate(row))
 
     head = tag("thead", tag("tr", cells("th", heads)))
     body = tag("tbody", joined(tag("tr", cells("td", row)) for row in rows))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .facts import Run
-from .figures import of_bytes, of_time
+from .figures import median, of_bytes, of_time, with_micro
 from .html import Cell, Markup, joined, long_table, table, tag
-from .sections import programs_of_a_step
+from .sections import predicted_us, programs_of_a_step
 from .timeline import Timeline
 from .waits import waits
 
@@ -17,6 +17,31 @@ _LINKS = (
     "its links are slower than predicted: with cluster=FILE, which has this machine’s, the "
     "scheduler may start it earlier"
 )
+_SMALLER = "smaller micro-batches, more of them in a step (accumulate)"
+# Options of the compiler, and what a step file says itself.
+_LESS_MEMORY = {
+    "parameters": "more ranks; offload=params",
+    "optimizer": "more ranks; offload=optimizer",
+    "accumulated gradients": "more ranks; accumulate-reduce=each, which keeps a rank's parts alone",
+    "gathered": "smaller units; reshard-after-forward=true; memory-budget-mib, which gathers later",
+    "gradients": "smaller units",
+    "inputs": _SMALLER,
+    "activations": f"remat=selective, or full, which computes more of them twice; {_SMALLER}",
+    "temporaries": _SMALLER,
+}
+# How many times a prediction a step may take before the page says what that means.
+_FAR = 2
+
+
+def _far_from_predicted(run: Run) -> str:
+    measured, predicted = median(run.rows, "step_ms"), predicted_us(run) / 1000
+    if not measured or not predicted or measured < _FAR * predicted:
+        return ""
+    return (
+        f"The median step took {measured / predicted:.1f} times what is predicted: other programs use "
+        f"the cores, or this machine is not the cluster {run.plan['cluster']} (docs/clusters.md). The "
+        "order of what helps may be another one then."
+    )
 
 
 def schedule(run: Run, shown: Timeline, picture: Timeline) -> Markup:
@@ -26,6 +51,8 @@ def schedule(run: Run, shown: Timeline, picture: Timeline) -> Markup:
         facts.append(
             f"Measured is step {shown.processes[-1].step}, the median of the traced ones on rank 0."
         )
+    if far := _far_from_predicted(run):
+        facts.append(far)
     where = "; trace.json has each" if run.measured else ""
     if picture.left_out:
         facts.append(f"Not drawn, to keep the page small: {', '.join(picture.left_out)}{where}.")
@@ -163,7 +190,7 @@ def _up_to(remedy: str, nanoseconds: float) -> Markup:
 
 
 def _exposure(entry: Json) -> list[Cell]:
-    cause = joined((tag("b", entry["cause"]), ": ", entry["why"]))
+    cause = joined((tag("b", entry["cause"]), ": ", with_micro(entry["why"])))
     return [entry["name"], of_time(entry["us"]), cause, _help(entry)]
 
 
@@ -172,7 +199,7 @@ def _help(entry: Json) -> Markup:
     remedies = [
         tag(
             "li",
-            remedy["what"],
+            with_micro(remedy["what"]),
             ": ",
             tag("b", f"−{of_time(remedy['us'])}"),
             f", {of_bytes(remedy['bytes'])} more memory" if "bytes" in remedy else "",
@@ -214,7 +241,12 @@ def memory(run: Run) -> Markup:
 def _peak(peak: Json, title: str) -> Markup:
     where = f" while “{peak['at']}” runs." if "at" in peak else " at the start."
     kinds = [
-        (kind, of_bytes(size), f"{100 * size / peak['live_bytes']:.1f} %")
+        (
+            kind,
+            of_bytes(size),
+            f"{100 * size / peak['live_bytes']:.1f} %",
+            _LESS_MEMORY.get(kind, ""),
+        )
         for kind, size in sorted(peak["kinds"].items(), key=lambda item: -item[1])
     ]
     rows = [
@@ -234,7 +266,7 @@ def _peak(peak: Json, title: str) -> Markup:
         (
             tag("h3", title),
             tag("p", tag("b", of_bytes(peak["live_bytes"])), where),
-            table(("kind", "bytes", "share"), kinds, numbers=(1, 2)),
+            table(("kind", "bytes", "share", "what makes it less"), kinds, numbers=(1, 2)),
             long_table(heads, rows, (1,)),
         )
     )

@@ -79,7 +79,7 @@
       draw.moveTo(x(t), HEAD - 4);
       draw.lineTo(x(t), height);
       draw.stroke();
-      draw.fillText(time(t), Math.min(x(t) + 3, all - 50), 12);
+      draw.fillText(time(t), Math.min(x(t) + 3, all - draw.measureText(time(t)).width - 3), 12);
     }
     rows.forEach((row, r) => {
       const y = tops[r];

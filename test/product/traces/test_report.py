@@ -17,7 +17,7 @@ import pytest
 from fsdp_mlir.report import over_time, sections
 from fsdp_mlir.report.__main__ import main
 from fsdp_mlir.report.charts import line_chart
-from fsdp_mlir.report.facts import read_run
+from fsdp_mlir.report.facts import Run, read_run
 from fsdp_mlir.report.page import MOST_BYTES, write_whole
 from fsdp_mlir.report.page import page as page_of
 from fsdp_mlir.report.remarks import read_remarks
@@ -221,6 +221,26 @@ def test_sums_are_those_of_plan_and_metrics(run_folder: pathlib.Path, plans: Pla
 
 
 @pytest.mark.quick
+def test_what_makes_each_kind_of_memory_less(run_folder: pathlib.Path) -> None:
+    """And what the compiler says of exposed time in ASCII is written as the rest of the page."""
+    header = (chain.ROOT / "runtime" / "trace" / "MemoryByKind.h").read_text()
+    (names,) = re.findall(r"memoryKindNames\[numMemoryKinds\] = {(.*?)}", header, re.DOTALL)
+    helped = set(over_time._LESS_MEMORY)
+    assert helped == set(re.findall(r'"(.*?)"', names)) - {"buffers", "padding"}
+    text = make(run_folder).text
+    assert "remat=selective, or full" in text and not re.search(r"\d us\b", text)
+
+
+@pytest.mark.parametrize("predicted, said", [(2.0, "took 5.0 times what is predicted"), (6.0, "")])
+def test_a_step_that_is_far_from_its_prediction(
+    predicted: float, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(over_time, "predicted_us", lambda run: predicted * 1000)
+    run = Run(pathlib.Path(), {"cluster": "local"}, {}, True, rows=[{"step_ms": 10.0}])
+    assert bool(said) == bool(over_time._far_from_predicted(run))
+    assert said in over_time._far_from_predicted(run)
+
+
 def test_a_plan_alone_has_a_page(
     plans: Plans, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
