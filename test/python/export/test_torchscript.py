@@ -1,5 +1,6 @@
-"""Tests that functions and modules of `torch.jit` inside a model train with eager's bits."""
+"""Tests that what `torch.jit` and `torch.compile` make of parts of a step trains with eager's bits."""
 
+import copy
 import pathlib
 import re
 import threading
@@ -7,12 +8,37 @@ from typing import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from exporting import assert_same_as_eager, classify, export
 from torch import Tensor, nn
 
 from fsdp_mlir import ExportError
 
 LOCK = threading.Lock()
+
+
+def loss_of(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(model(x), y)
+
+
+@pytest.mark.parametrize("part", ("model", "in place", "block", "loss"))
+def test_what_torch_compiles_is_captured(part: str, tmp_path: pathlib.Path) -> None:
+    """As without it, under the names of `state_dict()`."""
+    torch.manual_seed(2)
+    model: nn.Module = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 3))
+    plain = export(classify(copy.deepcopy(model), loss=loss_of), tmp_path)
+    if part == "block":
+        model[0] = torch.compile(model[0])
+    elif part == "in place":
+        model.compile()
+    elif part == "model":
+        model = torch.compile(model)
+    loss = torch.compile(loss_of) if part == "loss" else loss_of
+    exported = export(classify(model, loss=loss), tmp_path)
+    assert exported.results("gradient") == [name for name, _ in model.named_parameters()]
+    assert exported.ops() == plain.ops()
+    for ours, eagers in zip(exported.run().values(), plain.run().values(), strict=True):
+        assert torch.equal(ours, eagers)
 
 
 @torch.jit.script
