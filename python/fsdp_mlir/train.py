@@ -236,10 +236,8 @@ def check_flags(args: argparse.Namespace, tools: dict[str, Path]) -> None:
     if said:
         instead = f"--run-args {args.run_args} takes the place of a run; call fsdp-run itself"
         raise StageError(E.FLAG, instead)
-    if args.pipeline.words:
-        check_mesh(args)
-        pipeline = f"--fsdp-pipeline={args.pipeline}"
-        Runner().run("--pipeline", [tools["fsdp-opt"], "--fsdp-check-options", pipeline])
+    check_mesh(args)
+    stages.check_pipeline(tools["fsdp-opt"], args.pipeline, "--pipeline")
 
 
 def train(args: argparse.Namespace) -> None:

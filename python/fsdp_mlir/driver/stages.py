@@ -20,6 +20,7 @@ from ..errors import E, Identified
 from ..remark_kinds import CHANGES
 from .. import package
 from . import programs
+from .pipeline import Options
 from .cache import Cache, Use, digest, fingerprints, key_of
 
 # What makes fsdp-opt write its decisions into a file.
@@ -228,6 +229,16 @@ def named_files(argv: Sequence[str]) -> set[str]:
     """Files and folders that flags name (`--data FILE`, `--data=FILE`)."""
     words = {part for word in argv for part in (word, word.partition("=")[2]) if part}
     return {os.path.abspath(word) for word in words if os.path.exists(word)}
+
+
+def check_pipeline(tool: Path, options: Options, stage: str) -> None:
+    """Has fsdp-opt look at options that the user gave, before there is anything to compile.
+
+    Raises:
+        StageError: there is no such option or value; the error begins with `stage`.
+    """
+    if options.words:
+        Runner().run(stage, [tool, "--fsdp-check-options", f"--fsdp-pipeline={options}"])
 
 
 def convert(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import os
@@ -9,7 +10,7 @@ import shutil
 import tempfile
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Optional, Sequence, Union
+from typing import Any, Mapping, Optional, Sequence, Union
 
 import torch
 
@@ -17,6 +18,7 @@ from ..driver import stages
 from ..driver.cache import Cache, default_folder
 from ..errors import E, RankFailure, RunError, note
 from ..export import export_step
+from ..options import OptionError, nearest
 from .extension import runtime
 from ..driver.pipeline import Options
 from ..driver.progress import archive_metadata
@@ -74,6 +76,12 @@ def compile(
         ExportError: the step cannot be exported. RunError: it cannot be compiled or loaded.
         RankFailure: on the other ranks, where it fails on one.
     """
+    _check_options(options)
+    if not isinstance(step, (TrainingStep, str, os.PathLike)):
+        raise RunError(
+            E.STEP_ARGUMENT,
+            f"step is {type(step).__name__}; give a TrainingStep, or the path of a step file",
+        )
     if not isinstance(step, TrainingStep) and argv and isinstance(argv, str):
         raise RunError(E.STEP_ARGUMENT, "argv is a text; give a list of flags")
     rank, size = runtime().membership()
@@ -117,6 +125,19 @@ def compile(
             shutil.rmtree(temporary, ignore_errors=True)
 
 
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raises OptionError: one is neither of `compile` nor of `load`."""
+    of_load = inspect.signature(load).parameters.keys() - {"plan", "optimizer"}
+    known = sorted((inspect.signature(compile).parameters.keys() | of_load) - {"options"})
+    for name in options:
+        if name not in of_load:
+            raise OptionError(
+                E.STEP_ARGUMENT,
+                f"compile has no option {name!r}; the nearest is {nearest(name, known)!r}, all are "
+                f"{', '.join(known)}",
+            )
+
+
 def _followed(step: Union[TrainingStep, PathLike]) -> Any:
     """The optimizer whose schedulers the script may step: with `lr_schedule` the plan has them."""
     if not isinstance(step, TrainingStep) or step.lr_schedule is not None:
@@ -139,6 +160,8 @@ def _make(
         runner = stages.Runner()
         tools = stages.find_tools()
         store = Cache(Path(cache_dir) if cache_dir else default_folder(), enabled=use_cache)
+        given = Options.of([pipeline])
+        stages.check_pipeline(tools["fsdp-opt"], given, "pipeline")
         out.mkdir(parents=True, exist_ok=True)
         if isinstance(step, TrainingStep):
             # A capture draws random numbers; the script's stay as they are.
@@ -155,7 +178,7 @@ def _make(
 
             said, _ = stages.export(runner, store, file, list(argv), ranks, place)
             _tell(said)
-        lower(runner, store, tools, Options.of([pipeline]), ranks, out, _Silent(), _tell)
+        lower(runner, store, tools, given, ranks, out, _Silent(), _tell)
         if weights is None:
             return "step.safetensors"
         metadata = archive_metadata(out / "step.pt")

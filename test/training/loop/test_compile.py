@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pathlib
+from typing import Sequence
 
 import pytest
 import torch
@@ -26,13 +27,16 @@ def losses_of(run: fsdp_mlir.Run) -> list[float]:
 
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The stages whose programs were run."""
+    """The stages whose programs were run, not only to look at options."""
     ran: list[str] = []
     run = stages.Runner.run
 
-    def counted(self: stages.Runner, stage: str, *rest: object) -> tuple[str, str]:
-        ran.append(stage)
-        return run(self, stage, *rest)
+    def counted(
+        self: stages.Runner, stage: str, command: Sequence[object], *rest: object
+    ) -> tuple[str, str]:
+        if "--fsdp-check-options" not in command:
+            ran.append(stage)
+        return run(self, stage, command, *rest)
 
     monkeypatch.setattr(stages.Runner, "run", counted)
     return ran
@@ -87,9 +91,14 @@ def test_what_cannot_be_compiled_is_an_error(tmp_path: pathlib.Path) -> None:
         (made, {"pipeline": "shard-layuot=flat"}, "shard-layout"),
         (made, {"pipeline": "mesh=2"}, "the plan's mesh has 2 ranks, this run 1"),
         (made, {"weights": tmp_path / "none"}, "none"),
+        (made.model, {}, "step is .*; give a TrainingStep, or the path of a step file"),
     ):
         with pytest.raises(fsdp_mlir.RunError, match=words):
             fsdp_mlir.compile(given, cache_dir=tmp_path, **options)
+    with pytest.raises(
+        TypeError, match="compile has no option 'pipelin'; the nearest is 'pipeline'"
+    ):
+        fsdp_mlir.compile(made, pipelin="units=auto")
 
 
 def test_two_ranks_compile_together(
