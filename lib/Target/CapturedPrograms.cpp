@@ -64,8 +64,10 @@ private:
         .Case<aten::CallOp, LoadOp, StoreOp, UpdateOp, func::ReturnOp>(
             [&](auto known) { return exportOp(known); })
         .Default([](Operation *other) -> LogicalResult {
-          return other->emitOpError("is no op of a captured step, whose "
-                                    "meaning can be recorded");
+          return other->emitOpError(
+              "is no op of a captured step, whose meaning can be recorded; "
+              "give what `fsdp-translate --import-torchscript` wrote, before "
+              "any pass");
         });
   }
 
