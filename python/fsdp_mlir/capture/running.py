@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..errors import E, ExportError
 from ..step.places import is_users
+from .decisions import asked
 from .frozen_in_step import FrozenInStep
 from .kept_numbers import NumbersKept
 from .known_values import is_factory, known_value
@@ -97,13 +98,14 @@ class RunStep(torch.nn.Module):
             stack.enter_context(DataAssigned({**parameters, **buffers}))
             self.checks = stack.enter_context(passed_checks(self._whole_numbers))
             loss, metrics = self._loss(*batch)
+            conditions = [question.condition for question in asked()]
             self.left_frozen = frozenset(frozen)
         self._check_written(batch)
         self.outputs = loss, metrics
         if isinstance(loss, torch.Tensor) and loss._is_view():
             # A result that is a view of another value would be returned as both.
             loss = loss.clone()
-        results = (loss, *metrics.values())
+        results = (loss, *metrics.values(), *conditions)
         return tuple(result for result in results if isinstance(result, torch.Tensor))
 
     @property

@@ -23,6 +23,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from .autocast import autocast_of_the_cpu
 from .activation_checkpoints import forwards_in_checkpoints
 from .batch_norm import cumulative_averages
+from .both_ways import BothWays, without_loss
 from .between_steps import other_numbers, say_kept, states_unread
 from .complex_parameters import hold_in_pairs
 from .context import SharedForward, eval_mode, inference_without_gradients, said_to_compile
@@ -267,7 +268,13 @@ def _trace(
                 raise
             except Exception:  # of whatever else stands in the way
                 refusal = refusal if own is not None else explain_capture_error(failure, None)
-                raise kept_refusal(refusal, names.kept) if names.kept else refusal
+                run = functools.partial(
+                    _by_running, loss, inputs, names, fake_mode, state, samples, True
+                )
+                asked = set(map(plain_path, refusal.buffers)) - names.settled.keys()
+                if names.kept or asked:  # numbers that it keeps, or buffers that may be settled
+                    raise kept_refusal(refusal, names.kept) if names.kept else refusal
+                return _both_ways(run, names, state, constants, own, refusal)
     if names.kept:
         return traced  # of which there is a note
     refusal = explain_capture_error(followed, None if isinstance(own, ON_VALUES) else own)
@@ -276,6 +283,41 @@ def _trace(
         "running it: what its Python code decides stays as it is now"
     )
     return traced
+
+
+def _both_ways(
+    run: Callable[..., JointGraph],
+    names: StateNames,
+    state: PythonState,
+    constants: int,
+    own: Optional[Exception],
+    refusal: Refusal,
+) -> JointGraph:
+    """The graph of a step that decides by values, of which `run` gives the way that it is told;
+    `refusal` is what it is refused with where one cannot be captured."""
+
+    def trace(whole_numbers: bool) -> JointGraph:
+        state.restore()
+        names.forget_constants(constants)
+        traced = run(whole_numbers=whole_numbers)
+        _make_static(traced)
+        return traced
+
+    for whole_numbers in (False, True):
+        try:
+            return BothWays(functools.partial(trace, whole_numbers)).traced()
+        except ON_VALUES as error:
+            refusal = explain_capture_error(error, error)
+        except GuardOnDataDependentSymNode as error:
+            refusal = explain_capture_error(error, own)
+        except ExportError as error:
+            raise located(error) from error
+        except NumbersKept:
+            raise
+        except Exception as error:
+            explained = explain_capture_error(error, None)
+            raise refusal if explained.kind is E.CAPTURE_FAILED else explained from error
+    raise refusal
 
 
 def _require_numbers_of_values(traced: JointGraph) -> None:
@@ -330,6 +372,7 @@ def _by_running(
             own_mode = StandIns(sizes_by_values, settled)
             mode = fake_mode if isinstance(fake_mode, FakeTensorMode) else own_mode
             stack.enter_context(mode)
+            stack.enter_context(without_loss(step))
             joint = _differentiate(stack, step, batch, mode)
         check_outputs(*step.outputs, samples)
         return joint

@@ -26,6 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import package
 from ..step.places import is_users
+from .decisions import answer_of, run_with_answers
 from .python_floats import as_number, functions_of_math
 from .python_numbers import (
     NoListsOfCounts,
@@ -74,6 +75,7 @@ def passed_checks(whole_numbers: bool = False) -> Iterator[list[str]]:
         stack.enter_context(larger_and_smaller())
         stack.enter_context(functions_of_math())
         stack.enter_context(symbols_as_numbers() if whole_numbers else NoListsOfCounts())
+        stack.enter_context(run_with_answers())
         yield places
 
 
@@ -93,6 +95,8 @@ def _passing_condition(
                 if is_item and _is_users(frame):
                     number = as_symbol(tensor) if whole_numbers else as_count(tensor)
                     number = as_number(tensor) if number is None else number
+                if number is None and (not is_item or tensor.dtype == torch.bool):
+                    number = answer_of(tensor, frame)
                 if number is None:
                     raise
                 return number

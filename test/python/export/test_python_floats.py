@@ -94,12 +94,7 @@ def test_a_factor_that_is_drawn(tmp_path: pathlib.Path) -> None:
     assert_same_as_eager(classify(nn.Linear(8, 3), loss=mixup), tmp_path)
 
 
-def branches(y: Tensor, lam: float) -> Tensor:
-    return y if lam > 0.5 else -y
-
-
 REFUSED: dict[str, Callable[[Tensor, Any], Tensor]] = {
-    "branch": branches,
     "size": lambda y, lam: y[: int(lam * 4)],
     "rounded": lambda y, lam: y * round(lam),
     "floor": lambda y, lam: y * (lam // 0.1),

@@ -33,19 +33,14 @@ class Model(nn.Module):
         return self.body(self.layer, x)
 
 
-def branches(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    if x.sum() > 0:
-        x = x + 1
+def repeats(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    while x.sum() > 0:
+        x = x - 1
     return layer(x)
 
 
 def reads_a_number(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x) * round(x.sum().item())
-
-
-def chooses_by_a_number(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    place = x.argmax().item()
-    return layer(x) if max(place, 1) > 2 else -layer(x)
 
 
 def takes_an_order(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -97,11 +92,10 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     "body, text",
     [
-        (branches, "branches on the value of a tensor; use torch.where"),
+        (repeats, "repeats a loop as often as values say; let it run as often"),
         (reads_a_number, "reads a tensor's value as a Python number; keep it a tensor"),
         (takes_an_order, "reads a tensor's value as a Python number; keep it a tensor"),
         (slices_by_value, "reads a tensor's value as a Python number; keep it a tensor"),
-        (chooses_by_a_number, "reads a tensor's value as a Python number; keep it a tensor"),
         (
             asks_for_equal_values,
             "asks by torch.equal whether tensors have equal values; ask before",
@@ -307,7 +301,7 @@ def test_an_error_leaves_an_earlier_export_as_it_was(tmp_path: pathlib.Path) -> 
     export(classify(nn.Linear(8, 3)), tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(ExportError):
-        export(classify(Model(branches)), tmp_path)
+        export(classify(Model(reads_a_number)), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

@@ -360,13 +360,6 @@ def test_random_numbers_of_a_selection_are_said_to_differ(tmp_path: pathlib.Path
     assert "random numbers are drawn for as many elements as there can be" in note
 
 
-def branches(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
-    rows = x[m]
-    if rows.shape[0] == 0:
-        return model.layer(x).sum()
-    return model.layer(rows).sum()
-
-
 def loops(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     return torch.stack([model.layer(row).sum() for row in x[m]]).sum()
 
@@ -387,7 +380,6 @@ def writes_as_many(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
 REFUSED: dict[str, tuple[Body, str]] = {
     "writes-rows": (writes_a_row, r"slice_scatter .*: it writes along the dimension of that size"),
     "writes-as-many": (writes_as_many, r"slice_scatter .* at places that depend on values"),
-    "branch": (branches, r"the step decides by a size that depends on values.* or use torch.where"),
     "loop": (loops, r"the step decides by a size that depends on values.* or use torch.where"),
     "median": (
         lambda s, x, m, y: s.layer(x[m]).median(),

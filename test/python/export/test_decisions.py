@@ -1,0 +1,233 @@
+"""Tests of steps that decide by values, `if mask.any():`, with batches for which they decide one way and
+the other: a plan computes both ways, and has eager's numbers of the one that eager takes."""
+
+import pathlib
+from typing import Any, Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from exporting import Exported, export, sgd
+from torch import Tensor, nn
+
+from fsdp_mlir import ExportError, TrainingStep
+
+WIDTH = 4
+# Of which side of zero the rows of a batch are.
+BATCHES = {"both": (3, 2), "positive": (5, 0), "negative": (0, 5)}
+
+
+class Model(nn.Module):
+    def __init__(self, body: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.first, self.other = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.last = nn.Linear(WIDTH, 3)
+        self.norm = nn.BatchNorm1d(WIDTH)
+        self.scale = nn.Parameter(torch.tensor([0.5]))
+        self.body = body
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(self, x)
+
+
+def batch(name: str) -> dict[str, Tensor]:
+    positive, negative = BATCHES[name]
+    x = torch.randn(positive + negative, WIDTH, generator=torch.Generator().manual_seed(3))
+    x[:, 0] = x[:, 0].abs() + 0.1
+    x[positive:, 0] *= -1
+    return {"x": x}
+
+
+def step_of(body: Callable[..., Tensor], **options: Any) -> TrainingStep:
+    torch.manual_seed(1)
+    model = Model(body)
+    return TrainingStep(
+        model=model,
+        loss=lambda model, x: model(x),
+        optimizer=sgd(model),
+        inputs=batch("both"),
+        **options,
+    )
+
+
+def compare(step: TrainingStep, exported: Exported, inputs: dict[str, Tensor]) -> None:
+    """Loss, gradients and buffers of the batch, bit by bit; zeros where eager has no gradient."""
+    before = {name: tensor.clone() for name, tensor in step.model.state_dict().items()}
+    exported.weights["fsdp.input.x"] = inputs["x"]
+    results = exported.run()
+    torch.manual_seed(5)
+    step.model.zero_grad()
+    loss = step.loss(step.model, **inputs)
+    loss.backward()
+    expected = {("loss", ""): loss.detach()}
+    for name, parameter in step.model.named_parameters():
+        expected["gradient", name] = parameter.grad if parameter.grad is not None else parameter * 0
+    for name, buffer in step.model.named_buffers():
+        expected["buffer_update", name] = buffer.clone()
+    step.model.load_state_dict(before)
+    for key, value in results.items():
+        assert torch.equal(value, expected[key]), key
+
+
+def head(m: Model, h: Tensor) -> Tensor:
+    return m.last(F.relu(h)).square().mean()
+
+
+def skips_rows(m: Model, x: Tensor) -> Tensor:
+    h = m.first(x)
+    mask = x[:, 0] > 0
+    if torch.any(mask):
+        h[mask] = h[mask].sigmoid()
+    return head(m, h)
+
+
+def has_a_case_of_none(m: Model, x: Tensor) -> Tensor:
+    rows = m.first(x).sum(-1)[x[:, 0] > 0]
+    if len(rows) == 0:
+        return m.last(x).sum() * 0.0
+    return rows.square().sum()
+
+
+def of_sizes(m: Model, x: Tensor) -> Tensor:
+    places = torch.nonzero(x[:, 0] > 0)
+    h = m.first(x)
+    if places.numel() > 2 and places.shape[0] < 5:
+        h = m.other(h)
+    return head(m, h)
+
+
+def has_nan_on_the_other_way(m: Model, x: Tensor) -> Tensor:
+    h = m.first(x) * x[:, :1]
+    if x.amin() > -0.05 or x[0, 0] > 0:
+        h = h + x[0, 0].log() * m.scale.sqrt()
+    else:
+        h = h / (x[0, 0] - x[0, 0].abs()).sqrt().nan_to_num(1.0)
+    return head(m, h)
+
+
+def by_a_parameter(m: Model, x: Tensor) -> Tensor:
+    return head(m, m.first(x) if m.scale > x[0, 0] else m.other(x))
+
+
+def nested(m: Model, x: Tensor) -> Tensor:
+    h = m.first(x)
+    if (x[:, 0] > 0).any():
+        if (x[:, 0] > 0).all():
+            h = m.other(h)
+        else:
+            h = h.sigmoid()
+    elif h.sum() > 0:
+        h = h * m.scale
+    return head(m, h)
+
+
+def in_a_block_that_is_repeated(m: Model, x: Tensor) -> Tensor:
+    h = x
+    for layer in (m.first, m.other, m.first):
+        h = layer(h)
+        if h.mean().item() > 0:
+            h = h.tanh() * m.scale
+    return head(m, h)
+
+
+def updates_a_buffer(m: Model, x: Tensor) -> Tensor:
+    h = m.first(x)
+    if x[0, 0] > 0:
+        h = m.norm(h)
+    return head(m, h)
+
+
+def draws_behind(m: Model, x: Tensor) -> Tensor:
+    h = F.dropout(m.first(x), 0.5)
+    if torch.rand(()) > x[0, 0]:
+        h = m.other(h)
+    return head(m, F.dropout(h + torch.randn(WIDTH), 0.5))
+
+
+BODIES = (
+    *(skips_rows, has_a_case_of_none, of_sizes, has_nan_on_the_other_way, by_a_parameter, nested),
+    *(in_a_block_that_is_repeated, updates_a_buffer, draws_behind),
+)
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_numbers_are_eagers(tmp_path: pathlib.Path, body: Callable[..., Tensor]) -> None:
+    step = step_of(body)
+    exported = export(step, tmp_path)
+    assert any("the step decides by values" in text for text in exported.notes)
+    for name in BATCHES:
+        compare(step, exported, batch(name))
+
+
+def test_what_follows_is_computed_once(tmp_path: pathlib.Path) -> None:
+    def body(m: Model, x: Tensor) -> Tensor:
+        h = m.first(x)
+        if x[0, 0] > 0:
+            h = m.other(h)
+        return head(m, m.norm(h))
+
+    ops = export(step_of(body), tmp_path).ops()
+    assert ops.count("aten::addmm") == 3
+    assert ops.count("aten::native_batch_norm_backward") == 1
+    assert ops.count("aten::mm") == 2 * 3 - 1
+
+
+def test_draws_of_one_way_are_noted(tmp_path: pathlib.Path) -> None:
+    def body(m: Model, x: Tensor) -> Tensor:
+        h = m.first(x)
+        if x[0, 0] > 0:
+            h = F.dropout(h, 0.5)
+        return head(m, h)
+
+    exported = export(step_of(body), tmp_path)
+    assert any(
+        "random numbers of one way alone are drawn in each step" in n for n in exported.notes
+    )
+    compare(step_of(body), exported, batch("positive"))
+    compare(step_of(body), exported, batch("negative"))
+
+
+def test_a_way_without_a_loss_ends_the_run(tmp_path: pathlib.Path) -> None:
+    def body(m: Model, x: Tensor) -> Any:
+        losses = [m.first(x).sum()] if (x[:, 0] > 0).any() else []
+        return sum(losses)
+
+    step = step_of(body)
+    exported = export(step, tmp_path)
+    compare(step, exported, batch("both"))
+    text = r"test_decisions.py:\d+: by what values decide here, loss returns int"
+    with pytest.raises(RuntimeError, match=text):
+        compare(step, exported, batch("negative"))
+
+
+def repeats(m: Model, x: Tensor) -> Tensor:
+    h = m.first(x)
+    while h.sum() > 1:
+        h = h / 2
+    return head(m, h)
+
+
+def decides_often(m: Model, x: Tensor) -> Tensor:
+    h = m.first(x)
+    for row in range(4):
+        if h[row, 0] > 0:
+            h = h.tanh()
+    return head(m, h)
+
+
+def gives_another_shape(m: Model, x: Tensor) -> Tensor:
+    return m.first(x).sum() if x[0, 0] > 0 else m.first(x).double().sum()
+
+
+REFUSED = {
+    repeats: "the step repeats a loop as often as values say; let it run as often",
+    decides_often: "the step decides by values so often that there are more than 8 ways through it",
+    gives_another_shape: "values decide whether the step gives float32 .* and float64 of shape",
+}
+
+
+@pytest.mark.provokes("FSDP-E0206")
+@pytest.mark.parametrize("body", REFUSED)
+def test_refusals(tmp_path: pathlib.Path, body: Callable[..., Tensor]) -> None:
+    with pytest.raises(ExportError, match=rf"^test_decisions.py:\d+: {REFUSED[body]}"):
+        export(step_of(body), tmp_path)
