@@ -141,9 +141,9 @@ def _part(form: StaticForm, node: fx.Node) -> fx.Node:
     values = arguments_of(node)
     tensor = values["self"]
     dim = values["dim"] % len(form.shape(tensor))
-    if dim in form.padded(tensor):
-        raise form.refused(node, "it writes along the dimension of that size")
     index, start, end = (form.size_of(values.get(name)) for name in ("index", "start", "end"))
+    if dim in form.padded(tensor):
+        return _part_of_padded(form, node, dim, start, end)
     if all(place is None or isinstance(place, int) for place in (index, start, end)):
         return form.again(node)
     source = values["src"]
@@ -155,6 +155,29 @@ def _part(form: StaticForm, node: fx.Node) -> fx.Node:
         raise form.refused(node, "it writes at every other place")
     places = places_of(form, node, dim, start, source.meta["val"].shape[dim])
     return form.call(aten.index_copy.default, tensor, dim, places, source)
+
+
+def _part_of_padded(form: StaticForm, node: fx.Node, dim: int, start: Any, end: Any) -> fx.Node:
+    """A part of a dimension with padding is written, from a known place on: `x[1:] = 0`. What is written
+    behind what counts is padding."""
+    values = arguments_of(node)
+    tensor, source = values["self"], values["src"]
+    start = 0 if start is None else start
+    from_front = isinstance(start, int) and start >= 0 and (not isinstance(end, int) or end >= 0)
+    if "index" in values or not from_front or values["step"] != 1:
+        raise form.refused(node, "it writes along the dimension of that size")
+    size, length = form.shape(tensor)[dim], tensor.meta["val"].shape[dim]
+    last = min(length, start + source.meta["val"].shape[dim])
+    if last <= start:
+        return tensor
+    source = form.call(aten.slice.Tensor, source, dim, 0, last - start)
+    whole = form.call(aten.slice_scatter.default, tensor, source, dim, start, last)
+    if end is None or end == size or isinstance(end, int) and end >= length:
+        return whole
+    places = form.call(aten.arange.default, length, device="cpu")
+    written = form.call(aten.lt.Tensor, places, form.count(end))
+    written = form.along(written, dim, len(form.shape(tensor)))
+    return form.call(aten.where.self, written, whole, tensor)
 
 
 PLACES: dict[str, Rule] = {

@@ -57,15 +57,19 @@ def _slice(form: StaticForm, node: fx.Node) -> fx.Node:
     tensor = values["self"]
     dim = values["dim"] % len(form.shape(tensor))
     start, end = form.size_of(values["start"]), form.size_of(values["end"])
+    last = values["end"]
+    from_end = dim in form.padded(tensor) and isinstance(end, int) and end < 0
     if dim in form.padded(tensor):
-        negative = [v for v in (start, end) if isinstance(v, int) and v < 0]
-        if negative or values["step"] != 1:
+        if isinstance(start, int) and start < 0 or values["step"] != 1:
             raise form.refused(node, "it counts from the end")
-    for place in (start, end):
+        if from_end:  # at 0 where there are fewer
+            end = form.shape(tensor)[dim] + end
+            last = form.bound(end)
+    for place in (start, None if from_end else end):
         tensor = _from_front(form, node, tensor, place)
     _settle_slice(form, node, tensor, dim, start, end)
     if start is None or isinstance(start, int):
-        return form.again(node, self=tensor)
+        return form.again(node, self=tensor, end=last)
     size = form.shape(node)[dim]
     if isinstance(size, int) and dim not in form.padded(tensor):
         return form.call(

@@ -299,7 +299,10 @@ def _both_ways(
     def trace(whole_numbers: bool) -> JointGraph:
         state.restore()
         names.forget_constants(constants)
-        traced = run(whole_numbers=whole_numbers)
+        try:
+            traced = run(whole_numbers=whole_numbers)
+        except ExportError as error:
+            raise located(error) from error
         _make_static(traced)
         return traced
 
@@ -310,9 +313,7 @@ def _both_ways(
             refusal = explain_capture_error(error, error)
         except GuardOnDataDependentSymNode as error:
             refusal = explain_capture_error(error, own)
-        except ExportError as error:
-            raise located(error) from error
-        except NumbersKept:
+        except (ExportError, NumbersKept):
             raise
         except Exception as error:
             explained = explain_capture_error(error, None)

@@ -146,6 +146,15 @@ def writes_parts(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     return boxes.square().mean() + boxes[:, 0].sum()
 
 
+def writes_rows(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    """As of the Jaccard index: from each row the one before it is taken."""
+    rows = model.layer(x[m]).cumsum(0)
+    rows[1:] = rows[1:] - rows[:-1]
+    rows[: rows.shape[0]] *= 2
+    rows[2:3] = rows[:1].sum().exp()
+    return rows.square().sum() + rows[1:-1].sum()
+
+
 def of_both(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     """The gradient is taken out of a larger tensor, and views of it follow, which have its strides:
     those of the gradient that is a result are the captured ones."""
@@ -285,6 +294,7 @@ CASES: dict[str, Body] = {
     "integers": integers,
     "at-places": at_places,
     "writes-parts": writes_parts,
+    "writes-rows": writes_rows,
     "of-both": of_both,
 }
 
@@ -364,9 +374,9 @@ def loops(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     return torch.stack([model.layer(row).sum() for row in x[m]]).sum()
 
 
-def writes_a_row(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+def writes_from_the_end(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     rows = model.layer(x[m]).clone()
-    rows[1:] = 0
+    rows[-1:] = 0
     return rows.sum()
 
 
@@ -378,7 +388,10 @@ def writes_as_many(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
 
 
 REFUSED: dict[str, tuple[Body, str]] = {
-    "writes-rows": (writes_a_row, r"slice_scatter .*: it writes along the dimension of that size"),
+    "writes-rows": (
+        writes_from_the_end,
+        r"aten::slice .* cannot take with a mask: it counts from the end",
+    ),
     "writes-as-many": (writes_as_many, r"slice_scatter .* at places that depend on values"),
     "loop": (loops, r"the step decides by a size that depends on values.* or use torch.where"),
     "median": (
