@@ -25,7 +25,7 @@ _MOST_WAYS = 16
 _aten = torch.ops.aten
 
 
-class StepEndsInError(Exception):
+class WithoutLoss(Exception):
     """On a way through the step it gives no loss, for which eager mode has an error.
 
     Attributes:
@@ -39,7 +39,7 @@ class StepEndsInError(Exception):
 
 @contextlib.contextmanager
 def without_loss(step: RunStep) -> Iterator[None]:
-    """Within it a way through `step` is traced; raises StepEndsInError where it has no loss."""
+    """Within it a way through `step` is traced; raises WithoutLoss where it has no loss."""
     failure: Optional[Exception] = None
     try:
         yield
@@ -52,7 +52,7 @@ def without_loss(step: RunStep) -> Iterator[None]:
         try:
             check_outputs(loss, {}, None)
         except ExportError as error:
-            raise StepEndsInError(error) from failure
+            raise WithoutLoss(error) from failure
     if failure is not None:
         raise failure
 
@@ -90,7 +90,7 @@ _Tree = Union[_Way, _Decision]
 class BothWays:
     """The ways through a step, each of which `trace` gives, told what is asked.
 
-    `trace` raises StepEndsInError where a way gives no loss.
+    `trace` raises WithoutLoss where a way gives no loss.
     """
 
     def __init__(self, trace: Callable[[], JointGraph]) -> None:
@@ -112,8 +112,9 @@ class BothWays:
         for said in {(type(w.message), str(w.message)): w for w in caught}.values():  # by each way
             warnings.warn(said.message, said.category, stacklevel=2)
         way = self._merged(tree)
-        if way.results is None or self._first is None:
-            raise way.error or AssertionError("a way gives results, or an error")
+        if way.error is not None:
+            raise way.error
+        assert way.results is not None and self._first is not None
         for text in self._notes:
             note(text)
         return JointGraph(self._values.graph(way.results), self._first.states, self._first.metrics)
@@ -143,7 +144,7 @@ class BothWays:
         try:
             with answering(answers):
                 traced = self._trace()
-        except StepEndsInError as end:
+        except WithoutLoss as end:
             return _Way(None, [], end.error)
         self._first = self._first or traced
         if traced.metrics != self._first.metrics:

@@ -195,4 +195,8 @@ def _users(frame: Optional[FrameType]) -> Optional[FrameType]:
     """The user's frame that asks in `frame`, or through a method of PyTorch's; None: another's."""
     while frame is not None and frame.f_code.co_filename == torch.__file__:
         frame = frame.f_back
+    if frame is not None and frame.f_code.co_filename == torch._tensor.__file__:
+        # `number in tensor`, through all that follows what a step calls.
+        while frame is not None and not is_users(frame.f_code.co_filename):
+            frame = frame.f_back
     return frame if frame is not None and is_users(frame.f_code.co_filename) else None

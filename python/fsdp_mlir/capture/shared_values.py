@@ -57,8 +57,6 @@ def map_values(arguments: Any, change: Callable[[Value], Any]) -> Any:
         return tuple(map_values(member, change) for member in arguments)
     if isinstance(arguments, dict):
         return {name: map_values(member, change) for name, member in arguments.items()}
-    if isinstance(arguments, slice):
-        raise NotImplementedError("a slice among the arguments of a call")
     return arguments
 
 
@@ -91,10 +89,7 @@ class SharedValues:
             if "ac_graph_id" in meta:  # another one in each graph
                 meta["ac_graph_id"] = checkpoints.setdefault(meta["ac_graph_id"], len(checkpoints))
             if node.op == "output":
-                return {
-                    descriptor: None if result is None else values[result]
-                    for result, descriptor in zip(node.args[0], node.meta["desc"], strict=True)
-                }
+                break
             arguments = fx.map_arg((node.args, node.kwargs), lambda n: values[n])
             arguments = map_values(arguments, lambda value: value)
             draw = draws if is_random(node.target) else None
@@ -111,7 +106,10 @@ class SharedValues:
             values[node] = value
             if node.op == "get_attr":
                 self._attributes.setdefault(value, held)
-        raise AssertionError("a graph has an output")
+        return {
+            descriptor: None if result is None else values[result]
+            for result, descriptor in zip(node.args[0], node.meta["desc"], strict=True)
+        }
 
     def _in_one_mode(self, value: Any) -> Any:
         """Tensors without values of one mode, which those of several graphs are not."""
