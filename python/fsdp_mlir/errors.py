@@ -24,6 +24,11 @@ def identified(kind: E, message: str) -> str:
     return f"{message} [{kind.identifier}]"
 
 
+def unidentified(text: str) -> str:
+    """What `identified` made it of, to be quoted by another error."""
+    return re.sub(r" \[FSDP-E[0-9]+\]$", "", text)
+
+
 def kind_of(error: OSError) -> E:
     """Whether a file could not be read, or not be written, as far as the system says so."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)

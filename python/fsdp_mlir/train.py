@@ -27,6 +27,7 @@ from .driver.cache import Cache
 from .driver.display import Follower, JsonDisplay, TextDisplay
 from .driver.given_paths import alone_in, check_paths, make_folder
 from .driver.kernels import table_in
+from .driver.other_machines import tell_others
 from .driver.outlet import outlets
 from .driver.pipeline import Options, lowering, needs_table, with_mesh
 from .driver.progress import archive_metadata, data_beside, follow, length_of, sample_count
@@ -317,6 +318,7 @@ def train_in_folder(
     )
     followers.append(shown)
     command = run_command(args, tools["fsdp-run"], args.out, trace_file(args))
+    args.has_started = True
     stages.run(runner, command, consume)
     display.end("done", f"results in {args.out}")
     if args.node_rank == 0:
@@ -350,6 +352,7 @@ def finish(
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parse(argv)
+    args.has_started = False  # ranks, which tell the other machines' themselves
     # As an interrupt: the ranks end their step.
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
@@ -360,6 +363,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         # Status 0: a step file's --help.
         stream, label = (sys.stdout, "") if error.code == 0 else (sys.stderr, "error: ")
         print(f"{label}{error}", file=stream)
+        if error.code != 0 and not args.has_started:
+            tell_others(args, str(error))
         return error.code
     except KeyboardInterrupt:
         print(f"error: {identified(E.STOPPED, 'interrupted')}", file=sys.stderr)
@@ -369,6 +374,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             raise  # the commands could not be printed
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         print(f"error: {identified(kind_of(error), what)}", file=sys.stderr)
+        if not args.has_started:
+            tell_others(args, what)
         return 1
     return 0
 

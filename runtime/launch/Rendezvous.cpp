@@ -20,10 +20,6 @@ namespace fsdp {
 using Clock = std::chrono::steady_clock;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-/// A rank that serves the place and ends stays as long for the others to read
-/// why.
-static constexpr std::chrono::seconds toBeHeard(3);
-
 /// Beyond the limit of what is waited for: for a rank that finds out who is
 /// missing, or that serves the place and waits to be heard.
 static constexpr std::chrono::seconds toEnd(5);
@@ -55,7 +51,7 @@ public:
                                     const std::string &mine);
   Connection connect(const CommOptions &options);
   void close();
-  void decline(const std::string &why);
+  void decline(const std::string &why, int ranks);
   void waitUpTo(std::chrono::seconds limit) {
     timeout = limit;
     deadline = Clock::now() + limit;
@@ -81,7 +77,7 @@ private:
   void waitForAll(const std::string &what);
   /// For a rank that ends: gives the others a moment to say `what`, where the
   /// place is gone with it.
-  void leaveAfter(const std::string &what);
+  void leaveAfter(const std::string &what, std::chrono::seconds moment);
 
   Membership me;
   MeetingPoint where;
@@ -173,10 +169,11 @@ void Meeting::Place::agree(const Agreement &agreement) {
     }
 }
 
-void Meeting::Place::leaveAfter(const std::string &what) {
+void Meeting::Place::leaveAfter(const std::string &what,
+                                std::chrono::seconds moment) {
   if (!serves(me, where))
     return;
-  waitUpTo(std::min(timeout, toBeHeard));
+  waitUpTo(moment);
   try {
     waitForAll(what);
   } catch (const Error &) { // late ranks, and strangers, read nothing
@@ -211,7 +208,7 @@ std::vector<std::string> Meeting::Place::exchange(const std::string &what,
   // have read.
   put(key(what + "/read", me.rank), "1");
   if (refused) {
-    leaveAfter(what + "/read");
+    leaveAfter(what + "/read", std::min(timeout, toBeHeard));
     std::rethrow_exception(refused);
   }
   try {
@@ -241,15 +238,16 @@ Connection Meeting::Place::connect(const CommOptions &options) {
   return result;
 }
 
-void Meeting::Place::decline(const std::string &why) {
+void Meeting::Place::decline(const std::string &why, int ranks) {
   std::string text =
       declined + ("rank " + std::to_string(me.rank) + " on " + hostName() +
                   " failed before it met the others: " + why);
   // In the name of those too that are yet to come: nobody waits for them.
   for (int r = 0; r < me.size; ++r)
     put(key(hello, r), text);
-  put(key(hello + std::string("/read"), me.rank), "1");
-  leaveAfter(hello + std::string("/read"));
+  for (int r = me.rank; r < me.rank + ranks; ++r)
+    put(key(hello + std::string("/read"), r), "1");
+  leaveAfter(hello + std::string("/read"), timeout);
 }
 
 /// c10d's errors are of several lines, and no Error.
@@ -305,9 +303,9 @@ void Meeting::close(std::chrono::seconds timeout) {
   upTo(place->limit(), place->name(), [place = place] { place->close(); });
 }
 
-void Meeting::decline(const std::string &why) {
+void Meeting::decline(const std::string &why, int ranks) {
   upTo(place->limit(), place->name(),
-       [place = place, why] { place->decline(why); });
+       [place = place, why, ranks] { place->decline(why, ranks); });
 }
 
 Connection meet(const Membership &me, const MeetingPoint &where,
@@ -319,9 +317,10 @@ Connection meet(const Membership &me, const MeetingPoint &where,
 }
 
 void declineToMeet(const Membership &me, const MeetingPoint &where,
-                   const std::string &runKey, const std::string &why) {
+                   const std::string &runKey, const std::string &why, int ranks,
+                   std::chrono::seconds patience) {
   try {
-    Meeting(me, where, runKey, toBeHeard).decline(why);
+    Meeting(me, where, runKey, patience).decline(why, ranks);
   } catch (const std::exception &) { // nobody is there
   }
 }

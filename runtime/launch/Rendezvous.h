@@ -39,8 +39,9 @@ public:
   /// Nobody reads here any longer: rank 0, who may serve the place, waits until
   /// all say so.
   void close(std::chrono::seconds timeout);
-  /// Ends the meeting of the others, who say `why`; in place of agree().
-  void decline(const std::string &why);
+  /// Ends the meeting of the others, who say `why`; in place of agree(). So do
+  /// `ranks` ranks, of which this is the first.
+  void decline(const std::string &why, int ranks);
 
 private:
   class Place;
@@ -56,10 +57,16 @@ Connection meet(const Membership &me, const MeetingPoint &where,
                 const std::string &runKey, const Agreement &agreement,
                 const CommOptions &options, std::chrono::seconds timeout);
 
+/// A rank that serves the place and ends stays as long for the others to read
+/// why.
+inline constexpr std::chrono::seconds toBeHeard(3);
+
 /// For a rank that fails before it meets the others: tells them, where the
-/// place is there or, if it is this rank's to serve, for a moment.
+/// place is there within `patience` or, if it is this rank's to serve, for so
+/// long. It is the first of `ranks` that do not come.
 void declineToMeet(const Membership &me, const MeetingPoint &where,
-                   const std::string &runKey, const std::string &why);
+                   const std::string &runKey, const std::string &why,
+                   int ranks = 1, std::chrono::seconds patience = toBeHeard);
 
 } // namespace fsdp
 

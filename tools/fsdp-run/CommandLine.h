@@ -26,6 +26,11 @@ struct LaunchOptions {
   /// Where the supervisor that started this process looks for its error; empty:
   /// none did.
   std::string supervisor;
+  /// What the driver says of its host, which has no ranks to start; empty:
+  /// there are some.
+  std::string declined;
+  /// Who started this process shows its error when it has ended.
+  bool isAwaited = false;
 
   /// Where the ranks meet.
   std::string meetingUrl() const {

@@ -112,6 +112,8 @@ static void addRankFlags(CLI::App &app, LaunchOptions &launch) {
       ->group(heading::ranks);
   // The supervisor's own, for the ranks it starts.
   app.add_option("--supervisor", launch.supervisor)->group("");
+  // The driver's, of a host that fails before there is a plan.
+  app.add_option("--decline", launch.declined)->group("");
 }
 
 void addLaunchFlags(CLI::App &app, LaunchOptions &launch) {

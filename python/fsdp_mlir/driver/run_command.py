@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Iterable, Optional
 
 from .flags import CHECKPOINT_FLAGS, RUN_FLAGS
+from .other_machines import meeting_flags
 from .progress import archive_metadata, data_beside
 
 # Ranks of a run that is traced though nobody asked, for the report.
@@ -68,10 +69,7 @@ def run_command(
 
 def flags_as_given(args: argparse.Namespace, out: Path, trace: Optional[Path]) -> list[Any]:
     """What a run's command says beside the files that stages before it write."""
-    command: list[Any] = ["--nproc", args.nproc]
-    if args.nnodes > 1:
-        command += ["--nnodes", args.nnodes, "--node-rank", args.node_rank]
-        command += ["--master-addr", args.master_addr, "--master-port", args.master_port]
+    command: list[Any] = meeting_flags(args)
     for name in ("steps", "epochs"):
         if getattr(args, name):
             command += [f"--{name}", getattr(args, name)]

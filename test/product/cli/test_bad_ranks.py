@@ -169,6 +169,22 @@ def test_a_rank_that_fails_on_its_way(
     assert not saved.exists()
 
 
+@pytest.mark.parametrize("failing", (0, 1))
+def test_a_host_that_fails_before_it_has_ranks(
+    failing: int, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    """As the driver tells it, whose step file raised an error there."""
+    command = [*chain.run_arguments(compiled, 3), "--nproc", 1, "--nnodes", 2]
+    command += ["--master-port", free_port(), "--rendezvous-timeout", 60]
+    declines = ([], ["--decline=export: no luck"])
+    commands = [[*command, "--node-rank", r, *declines[r == failing]] for r in range(2)]
+    with started(commands, [chain.environment()] * 2) as processes:
+        outputs = [process.communicate(timeout=HANG_S)[0] for process in processes]
+    assert processes[failing].returncode == 0, outputs[failing]
+    told = rf"rank {failing} on \S+ failed before it met the others: export: no luck .*FSDP-E0610"
+    check_refusal(processes[1 - failing].returncode, outputs[1 - failing], told)
+
+
 def test_port_in_use(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
     saved = tmp_path / "saved.safetensors"
     with socket.socket() as other:

@@ -94,7 +94,10 @@ def test_fast_kernels_are_measured_first(
     meeting = ("--nnodes", "2", "--master-addr", "here", "--master-port", "1")
     assert tree.train("--pipeline", "kernels=fast", *meeting) == 1
     assert "needs one table for all of them" in capfd.readouterr().err
-    assert tree.log() == []
+    # Which the other machine is told.
+    ((_, _, why, *where),) = tree.log()
+    assert "needs one table" in why and why.startswith("--decline=") and "FSDP-E" not in why
+    assert where == ["--nproc", "1", *meeting[:2], "--node-rank", "0", *meeting[2:]]
 
 
 @pytest.mark.parametrize(

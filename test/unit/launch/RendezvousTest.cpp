@@ -6,14 +6,24 @@
 #include "ErrorKind.h"
 #include "TemporaryFolder.h"
 #include "comm/HostProcess.h"
+#include "launch/ListeningSocket.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace fsdp;
 using fsdp::test::TemporaryFolder;
 
 namespace {
+
+Membership rankOf(int rank, int size) {
+  Membership me;
+  me.rank = rank;
+  me.size = size;
+  return me;
+}
 
 /// What each of `arriving` ranks of `size` says after meeting in a file; "":
 /// they met and added up their ranks. Another one declines to come.
@@ -32,9 +42,7 @@ meetInFile(int arriving, int size, int timeout,
   std::vector<std::thread> threads;
   for (int r = 0; r < arriving; ++r)
     threads.emplace_back([&, r] {
-      Membership me;
-      me.rank = r;
-      me.size = size;
+      Membership me = rankOf(r, size);
       try {
         Connection met = meet(me, at(r), "test", agreement(r), {},
                               std::chrono::seconds(timeout));
@@ -47,7 +55,7 @@ meetInFile(int arriving, int size, int timeout,
       }
     });
   if (declining >= 0)
-    declineToMeet({declining, size}, at(declining), "test", "a bad plan");
+    declineToMeet(rankOf(declining, size), at(declining), "test", "a bad plan");
   for (std::thread &thread : threads)
     thread.join();
   return errors;
@@ -94,9 +102,7 @@ TEST(Rendezvous, RankThatNeverComesIsNamed) {
 }
 
 TEST(Rendezvous, ARankThatServesAndNeverComesIsWaitedForNoLonger) {
-  Membership me;
-  me.rank = 1;
-  me.size = 2;
+  Membership me = rankOf(1, 2);
   MeetingPoint where;
   where.kind = MeetingPoint::Kind::Server;
   where.host = "127.0.0.1";
@@ -116,9 +122,56 @@ TEST(Rendezvous, ARankThatDeclinesEndsTheMeeting) {
   EXPECT_NE(errors[1].find(": a bad plan"), std::string::npos) << errors[1];
 }
 
+static int freePort() {
+  int listening = listenAt("127.0.0.1", /*port=*/0).value();
+  sockaddr_in address{};
+  socklen_t size = sizeof(address);
+  getsockname(listening, reinterpret_cast<sockaddr *>(&address), &size);
+  close(listening);
+  return ntohs(address.sin_port);
+}
+
+/// Hosts of two ranks each, of which the first serves the place. What rank 2
+/// hears, where the other host comes; else that declines as well.
+static std::string heardWhereHost0Declines(bool declinesToo) {
+  MeetingPoint where;
+  where.kind = MeetingPoint::Kind::Server;
+  where.host = "127.0.0.1";
+  where.port = freePort();
+  const auto patience = std::chrono::seconds(60);
+  auto decline = [&](int first) {
+    declineToMeet(rankOf(first, 4), where, "test", "no step", 2, patience);
+  };
+  std::vector<std::string> heard(2);
+  auto come = [&](int rank) {
+    try {
+      meet(rankOf(rank, 4), where, "test", same(rank), {}, patience);
+    } catch (const std::exception &error) {
+      heard[rank - 2] = error.what();
+    }
+  };
+  std::vector<std::thread> threads;
+  threads.emplace_back(decline, 0);
+  if (declinesToo)
+    threads.emplace_back(decline, 2);
+  else
+    for (int rank : {2, 3})
+      threads.emplace_back(come, rank);
+  for (std::thread &thread : threads)
+    thread.join();
+  return heard[0];
+}
+
+TEST(Rendezvous, AHostThatDeclinesStaysUntilTheOthersHaveHeard) {
+  auto begin = std::chrono::steady_clock::now();
+  std::string heard = heardWhereHost0Declines(/*declinesToo=*/false);
+  EXPECT_NE(heard.find(": no step"), std::string::npos) << heard;
+  heardWhereHost0Declines(/*declinesToo=*/true);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
 TEST(Rendezvous, AFolderThatIsNotThereIsNoMeetingPlace) {
-  Membership me;
-  me.size = 2;
+  Membership me = rankOf(0, 2);
   MeetingPoint where;
   where.kind = MeetingPoint::Kind::File;
   where.path = "/nowhere/meeting";
