@@ -12,7 +12,7 @@ from ..data.tensor_file import MOST_HEADER_BYTES
 from ..untrusted import open_regular, parse_json, read_regular
 from . import elements
 from .errors import Damage
-from .folder import MANIFEST, find_checkpoint, loader_name
+from .folder import MANIFEST, find_checkpoint, loader_name, step_name
 from .manifest import BLOCK_BYTES, Chunk, File, Loader, Manifest, Tensor, hash_of
 from .manifest_text import read_manifest
 
@@ -147,13 +147,28 @@ class Checkpoint:
 
 def open_checkpoint(path: Path | str) -> Checkpoint:
     """The checkpoint at `path`, or the newest one in it. Raises CheckpointError."""
-    folder = find_checkpoint(Path(path))
+    named = Path(path)
+    folder = find_checkpoint(named)
     file = folder / MANIFEST
     try:
         text = read_regular(file, _MOST_MANIFEST_BYTES)
     except OSError as error:
         raise Damage(f"{file} cannot be read: {error.strerror}") from error
     try:
-        return Checkpoint(folder, read_manifest(text, str(file)))
+        checkpoint = Checkpoint(folder, read_manifest(text, str(file)))
     except Damage as damage:
         raise Damage(f"{damage.message}; take the checkpoint before it") from damage
+    if folder != named:
+        _require_own_name(checkpoint)
+    return checkpoint
+
+
+def _require_own_name(checkpoint: Checkpoint) -> None:
+    """Which is the newest of a folder is said by names (requireOwnName() of the runtime)."""
+    step = checkpoint.manifest.run.step
+    own = step_name(step)
+    if checkpoint.path.name != own:
+        raise Damage(
+            f"{checkpoint.path} is the checkpoint of step {step} under another one's name; call it "
+            f"{own} again, or name it to take it"
+        )

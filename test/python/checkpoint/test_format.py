@@ -250,3 +250,11 @@ def test_places_without_a_checkpoint_are_refused(tmp_path: pathlib.Path) -> None
     (tmp_path / "step-00000003").mkdir()
     assert "has no checkpoint.json" in refusal("verify", tmp_path / "step-00000003")
     assert "checkpoint.json cannot be read" in refusal("verify", tmp_path)
+
+
+def test_the_newest_is_so_by_its_own_word(copy: pathlib.Path) -> None:
+    """Not by another step's name, as a run that goes on has it; named, it is what it is."""
+    other = copy.rename(copy.with_name("step-00000099"))
+    said = "is the checkpoint of step 12 under another one's name; call it step-00000012 again"
+    assert f"{other} {said}" in refusal("inspect", other.parent)
+    assert command("inspect", other)[0] == 0
