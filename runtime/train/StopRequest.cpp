@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <ctime>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <unistd.h>
@@ -31,7 +32,7 @@ static std::mutex mutex;
 static int living = 0;
 static std::map<int, struct sigaction> before;
 
-StopRequest::StopRequest() {
+StopRequest::StopRequest() : exceptions(std::uncaught_exceptions()) {
   std::lock_guard<std::mutex> lock(mutex);
   if (living++)
     return;
@@ -41,13 +42,15 @@ StopRequest::StopRequest() {
   // A system call that waits goes on waiting: the step is to be finished.
   action.sa_flags = SA_RESTART;
   for (int number : stopSignals)
-    if (!isIgnored(number))
-      sigaction(number, &action, &before[number]);
+    if (struct sigaction old; !isIgnored(number) &&
+                              sigaction(number, &action, &old) == 0 &&
+                              old.sa_handler != remember)
+      before[number] = old;
 }
 
 StopRequest::~StopRequest() {
   std::lock_guard<std::mutex> lock(mutex);
-  if (--living)
+  if (--living || std::uncaught_exceptions() > exceptions)
     return;
   for (const auto &[number, old] : before)
     sigaction(number, &old, nullptr);
