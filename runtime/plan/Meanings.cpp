@@ -33,8 +33,10 @@ public:
     now = -1;
     for (size_t i = 0; i < program.outputs.size(); ++i) {
       Computed &output = add(MeaningKind::Output, i);
-      output.digest =
-          memory.digestOf(program.outputs[i]->value, output.unknown);
+      output.digest = (DigestOf() << program.outputs[i]->name
+                                  << memory.digestOf(program.outputs[i]->value,
+                                                     output.unknown))
+                          .get();
     }
     for (uint32_t state : memory.written)
       if (Role role = plan.states[state]->role;
@@ -118,8 +120,6 @@ private:
       if (!isSum)
         rule(update, member);
     }
-    if (isSum && !shared.addsGradient(update.rule))
-      local = unknown(local, 1, "it is added up by another rule");
     for (Extent &extent : local)
       extent.term =
           isSum ? memory.terms.accumulated(extent.term, update.parameter,

@@ -80,11 +80,14 @@ private:
     for (size_t i = 0; i < accumulate.commands.size(); ++i) {
       const CommandT &command = *accumulate.commands[i];
       Checked here = at.at(PlanEntry::Command, i);
-      if (const UpdateT *update = command.operation.AsUpdate())
-        here.require(C27,
-                     plan.states[update->parameter]->role == Role::Gradient,
-                     "updates '", plan.states[update->parameter]->fqn,
-                     "', which only the last micro-batch may");
+      if (const UpdateT *update = command.operation.AsUpdate()) {
+        const std::string &name = plan.states[update->parameter]->fqn;
+        here.require(
+            C27, plan.states[update->parameter]->role == Role::Gradient,
+            "updates '", name, "', which only the last micro-batch may");
+        here.require(C27, addsGradient(*plan.rules[update->rule]), "changes '",
+                     name, "' by a rule that is no addition");
+      }
       // It would count what it sums over replicas as often as there are.
       if (const CollectiveT *collective = command.operation.AsCollective())
         here.require(C27, collective->kind != CollectiveKind::AllReduce,

@@ -203,7 +203,16 @@ void checkStates(const PlanT &plan, PlanFacts &facts) {
       at.require(C22, parameter.role == Role::Parameter, "belongs to '",
                  parameter.fqn, "', which is no parameter");
     }
+    at.require(C22, state.role == Role::Parameter || !state.trainable,
+               "is trainable, which only a parameter can be");
+    at.require(C22, state.role == Role::Buffer || !state.persistent,
+               "is said to be a buffer of state_dict(), and is none");
   }
+  for (size_t s = 0; s < plan.states.size(); ++s)
+    Checked(plan)
+        .at(PlanEntry::State, s)
+        .require(C22, !plan.states[s]->is_flat || facts.members.count(s),
+                 "is flat, so that it is not saved, and has no members");
 }
 
 void checkRule(const Checked &at, const PlanT &plan, const RuleT &rule) {

@@ -95,12 +95,3 @@ Digest PlanTerms::digestOfRule(const RuleT &rule) const {
     digest << static_cast<uint64_t>(result);
   return digest.get();
 }
-
-bool PlanTerms::addsGradient(uint32_t index) const {
-  const RuleT &rule = *plan.rules[index];
-  if (!isAddition(rule) || rule.results != std::vector<int>{2})
-    return false;
-  const auto &arguments = rule.calls[0]->arguments;
-  return arguments.size() == 3 && arguments[1]->value == 1 &&
-         arguments[2]->kind == ArgumentKind::Default;
-}

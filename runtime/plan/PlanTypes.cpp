@@ -187,6 +187,18 @@ bool fsdp::plan::isAddition(const RuleT &rule) {
          call.arguments[0]->value == 0 && rule.results == call.results;
 }
 
+bool fsdp::plan::addsGradient(const RuleT &rule) {
+  if (!isAddition(rule) || rule.results != std::vector<int>{2})
+    return false;
+  const auto &arguments = rule.calls[0]->arguments;
+  return arguments.size() > 1 && arguments[1]->kind == ArgumentKind::Value &&
+         arguments[1]->value == 1 &&
+         std::all_of(arguments.begin() + 2, arguments.end(),
+                     [](const auto &argument) {
+                       return argument->kind == ArgumentKind::Default;
+                     });
+}
+
 bool fsdp::plan::runsOn(const ShardRange *on, uint64_t shard) {
   return !on || (on->first() <= shard && shard < on->end());
 }

@@ -93,6 +93,9 @@ std::vector<int> turnsFrom(const PlanT &plan, int first);
 /// updates.
 bool isAddition(const RuleT &rule);
 
+/// Whether a rule adds its second operand, the gradient, as it is to its first.
+bool addsGradient(const RuleT &rule);
+
 /// Ranks that take part in one collective: `size` of them, `stride` apart.
 struct RankGroup {
   uint32_t first = 0, stride = 1, size = 1;

@@ -25,9 +25,6 @@ public:
   std::vector<Digest>
   numbers(const std::vector<std::unique_ptr<ScalarT>> &scalars) const;
   Digest rule(uint32_t index) const { return rules[index]; }
-  /// Whether a rule adds its second operand, the gradient, as it is to its
-  /// first.
-  bool addsGradient(uint32_t rule) const;
 
   const PlanT &plan;
 

@@ -108,7 +108,7 @@ REFUSES: dict[int, tuple[str, ...]] = {
         "update of another copy",
     ),
     19: ("number of a step outside a GPU's memory",),
-    22: ("moved state",),
+    22: ("moved state", "parameter that is not saved"),
     24: ("random numbers of a rule",),
     25: (
         "doubled update",
@@ -121,7 +121,7 @@ REFUSES: dict[int, tuple[str, ...]] = {
         "wrong operation of a reduction",
         "wrong scale of an update",
     ),
-    27: ("dropped update",),
+    27: ("dropped update", "sum by another rule"),
     28: (
         "dropped update",
         "mixed pieces of a copy",
@@ -149,6 +149,7 @@ REFUSES: dict[int, tuple[str, ...]] = {
         "operator that does more",
         "other divisor of a unit everywhere",
         "other number of micro-batches",
+        "output of another name",
         "swapped equal members",
         "swapped optimizer states",
         "swapped results",

@@ -69,6 +69,43 @@ Said dropMeaning(PlanT &plan, Random &random) {
   return say(program.name, " meaning ", *at);
 }
 
+/// A state is said to hold others' elements, so that nobody reads or saves it.
+Said hideState(PlanT &plan, Random &random) {
+  StateT &state = *plan.states[random() % plan.states.size()];
+  if (state.is_flat || !state.init.empty())
+    return {};
+  state.is_flat = true;
+  return say(state.fqn);
+}
+
+/// What a micro-batch gives is not added to the others', but taken from them.
+Said sumOtherwise(PlanT &plan, Random &random) {
+  std::vector<uint32_t> rules;
+  for (size_t r = 0; r < plan.rules.size(); ++r)
+    if (plan.rules[r]->operands == 2 && !addsGradient(*plan.rules[r]))
+      rules.push_back(r);
+  auto site =
+      findCommand(plan, random, [&](const ProgramT &, const CommandT &command) {
+        const auto *update = command.operation.AsUpdate();
+        return update && plan.states[update->parameter]->role == Role::Gradient;
+      });
+  auto rule = pick(rules.size(), random);
+  if (!site || !rule)
+    return {};
+  site->as<UpdateT>().rule = rules[*rule];
+  return say(site->text());
+}
+
+/// A number that people are shown has another one's name.
+Said renameOutput(PlanT &plan, Random &random) {
+  auto &program = *plan.programs[random() % plan.programs.size()];
+  if (program.outputs.size() < 2)
+    return {};
+  size_t at = 1 + random() % (program.outputs.size() - 1);
+  program.outputs[at]->name = "accuracy";
+  return say(program.name, " output ", at);
+}
+
 /// A state's rows lie over each other, and its place is as small as they are.
 Said overlapElements(PlanT &plan, Random &random) {
   std::vector<size_t> states;
@@ -171,6 +208,9 @@ const std::vector<fsdp::test::Mutation> fsdp::test::forgedMutations = {
     {"other number of micro-batches", addMicroBatch},
     {"forged meaning", forgeMeaning},
     {"dropped meaning", dropMeaning},
+    {"parameter that is not saved", hideState},
+    {"sum by another rule", sumOtherwise},
+    {"output of another name", renameOutput},
     {"elements in one place", overlapElements},
     {"random numbers in secret", drawInSecret},
     {"random numbers of a rule", drawInRule},

@@ -75,6 +75,7 @@ private:
   std::vector<std::unique_ptr<CommandT>> commands;
 };
 
+/// A flat one, and what it holds.
 unsigned addBuffer(PlanT &plan) {
   auto state = std::make_unique<StateT>();
   state->fqn = "shown";
@@ -86,8 +87,16 @@ unsigned addBuffer(PlanT &plan) {
   state->shard_dim = 0;
   state->is_flat = true;
   state->place = placeAtEnd(plan, deviceArena, elements * sizeof(float));
+  unsigned shown = plan.states.size();
+  auto member = std::make_unique<StateT>(*state);
+  member->fqn = "shown.member";
+  member->local_shape = member->shape;
+  member->shard_dim = -1;
+  member->is_flat = false;
+  member->flat = shown;
   plan.states.push_back(std::move(state));
-  return plan.states.size() - 1;
+  plan.states.push_back(std::move(member));
+  return shown;
 }
 
 } // namespace

@@ -68,6 +68,7 @@ static const Break<PlanT> breaks[] = {
        StateT &skipped = *p.states.emplace_back(new StateT(*p.states[0]));
        skipped.fqn = "skipped";
        skipped.role = Role::Buffer;
+       skipped.trainable = false;
        skipped.shape = skipped.local_shape = skipped.strides = {};
        skipped.shard_dim = skipped.unit = -1;
        uint64_t &bytes = p.arenas[deviceArena]->bytes;

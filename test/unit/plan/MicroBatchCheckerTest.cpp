@@ -118,6 +118,9 @@ static const Break<PlanT> breaks[] = {
        update.parameter = update.rule = 0;
      },
      "updates 'w', which only the last micro-batch may"},
+    {"AnotherRule", C27,
+     [](PlanT &p) { commands(p, 1).back()->operation.AsUpdate()->rule = 0; },
+     "changes 'w/grad' by a rule that is no addition"},
     {"ResetToZero", C27,
      [](PlanT &p) {
        commands(p, 0)[3]->operation.AsAten()->arguments[1]->d = 0.0;

@@ -123,6 +123,17 @@ static const Break<PlanT> breaks[] = {
        p.states[0]->local_shape = {1, 4};
      },
      "state 'w': local shape [1, 4] is not one of 2 parts of [3, 4]"},
+    {"FlatWithoutMembers", C22, [](PlanT &p) { p.states[0]->is_flat = true; },
+     "state 'w': is flat, so that it is not saved, and has no members"},
+    {"PersistentParameter", C22,
+     [](PlanT &p) { p.states[0]->persistent = true; },
+     "state 'w': is said to be a buffer of state_dict(), and is none"},
+    {"TrainableBuffer", C22,
+     [](PlanT &p) {
+       p.states[0]->role = Role::Buffer;
+       p.states[0]->trainable = true;
+     },
+     "state 'w': is trainable, which only a parameter can be"},
     {"StateWithoutPlace", C2, [](PlanT &p) { p.states[0]->place.reset(); },
      "state 'w': has no place"},
     {"StatesShareBytes", C2,

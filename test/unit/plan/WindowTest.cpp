@@ -33,6 +33,7 @@ public:
     unsigned rule = addSgdRule(*this);
     w = state("w", Role::Parameter, {2 * piece}, /*sharded=*/true);
     plan.states[w]->is_flat = true;
+    addMember();
     program("step");
     ProgramT &step = *plan.programs.back();
     int gradients = newValue("gradients", {2 * piece});
@@ -56,6 +57,17 @@ public:
     update(rule, w, gradient);
     output("loss", sum);
     step.events = 3;
+  }
+
+  /// What the flat state holds.
+  void addMember() {
+    auto member = std::make_unique<StateT>(*plan.states[w]);
+    member->fqn = "w.member";
+    member->local_shape = member->shape;
+    member->shard_dim = -1;
+    member->is_flat = false;
+    member->flat = w;
+    plan.states.push_back(std::move(member));
   }
 
   /// A value in the window, `offset` bytes into it.
@@ -134,8 +146,10 @@ public:
 
   /// `isAwaited`: the reduction before the write follows the read.
   MappedBuffer(Write write, bool isAwaited) {
-    plan.states[w]->role = Role::Buffer;
-    plan.states[w]->trainable = false;
+    for (auto &state : plan.states) {
+      state->role = Role::Buffer;
+      state->trainable = false;
+    }
     plan.programs[0]->commands.pop_back(); // the update
     int own = at(Gather).operation.AsCollective()->source;
     int sum = at(Reduce).operation.AsCollective()->destination;
@@ -238,7 +252,11 @@ static const Break<MappedStep> breaks[] = {
        commands.back()->operation.AsCollective()->destination = other;
      },
      "shows 'w' in another range of the window than before"},
-    {"NotFlat", C12, [](MappedStep &s) { s.plan.states[s.w]->is_flat = false; },
+    {"NotFlat", C12,
+     [](MappedStep &s) {
+       s.plan.states[s.w]->is_flat = false;
+       s.plan.states.pop_back(); // its member
+     },
      "does not gather a flat state into the window"},
     {"NotMapped", C12,
      [](MappedStep &s) {

@@ -3,7 +3,9 @@ MODULE
 module attributes {fsdp.arenas = array<i64: 20480, 32768, 512> ATTRIBUTES} {
   shard.grid @mesh(shape = 4) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   fsdp.state @w parameter : tensor<1024xf32> {trainable, is_flat, mapped, global = tensor<4096xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, fsdp.place = #fsdp.place<0, 0, 4096>}
+  fsdp.state @w.all parameter : tensor<4096xf32> {trainable, flat = @w, flat_offset = 0 : i64, fsdp.place = #fsdp.place<0, 0, 4096>}
   fsdp.state @v parameter : tensor<1024xf32> {trainable, is_flat, mapped, global = tensor<4096xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, fsdp.place = #fsdp.place<0, 4096, 4096>}
+  fsdp.state @v.all parameter : tensor<4096xf32> {trainable, flat = @v, flat_offset = 0 : i64, fsdp.place = #fsdp.place<0, 4096, 4096>}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 8192, 4>}
   fsdp.state @h parameter : tensor<16xf32> {trainable, fsdp.place = #fsdp.place<2, 0, 64>}
   func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {

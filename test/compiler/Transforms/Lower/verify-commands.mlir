@@ -60,7 +60,9 @@ module attributes {fsdp.arenas = array<i64: 512, 0, 0>} {
 module attributes {fsdp.arenas = array<i64: 12544, 8192, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   fsdp.state @w parameter : tensor<1024xf32> {trainable, is_flat, mapped, global = tensor<2048xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, fsdp.place = #fsdp.place<0, 0, 4096>}
+  fsdp.state @w.all parameter : tensor<2048xf32> {trainable, flat = @w, flat_offset = 0 : i64, fsdp.place = #fsdp.place<0, 0, 4096>}
   fsdp.state @v parameter : tensor<1024xf32> {trainable, is_flat, mapped, global = tensor<2048xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, fsdp.place = #fsdp.place<0, 4096, 4096>}
+  fsdp.state @v.all parameter : tensor<2048xf32> {trainable, flat = @v, flat_offset = 0 : i64, fsdp.place = #fsdp.place<0, 4096, 4096>}
   func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
     %0 = aten.call "sub.Tensor"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
     return %0 : tensor<*xf32>
