@@ -143,7 +143,7 @@ def _export(
         ],
         "buffers": [
             {
-                **_tensor(fqn, t, names),
+                **_tensor(fqn, as_held(t), names),
                 "persistent": names.persistent[fqn],
                 "init": names.first_values.describe(t),
             }
@@ -153,7 +153,7 @@ def _export(
             {"fqn": fqn, "aliases": [], **_type(t, fqn), "persistent": False, "init": None}
             for fqn, t in scaler_states(step.scaler).items()
         ],
-        "constants": [_type(t, fqn) | {"fqn": fqn} for fqn, t in names.constants.items()],
+        "constants": [_type(as_held(t), fqn) | {"fqn": fqn} for fqn, t in names.constants.items()],
         "inputs": [
             {"name": name, **_type(t, name), "source": _input_source(step, name)}
             for name, t in step.inputs.items()

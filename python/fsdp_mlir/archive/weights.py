@@ -31,19 +31,23 @@ def save_weights(path: Path, step: TrainingStep, names: StateNames) -> None:
     """Writes parameters, buffers, constants and the example inputs, each tensor once, but for
     those that start by a recipe."""
     first = names.first_values
+
+    def held(fqn: str, tensor: torch.Tensor) -> torch.Tensor:
+        value = first.value(fqn, tensor)
+        return as_pairs(value) if is_held_in_pairs(tensor) else value
+
     tensors: dict[str, torch.Tensor] = {}
     for fqn, tensor in names.parameters.items():
         if first.recipe(tensor) is None:
-            value = first.value(fqn, tensor)
-            tensors[fqn] = as_pairs(value) if is_held_in_pairs(tensor) else value
+            tensors[fqn] = held(fqn, tensor)
     for fqn, tensor in names.buffers.items():
         if first.recipe(tensor) is None:
             stored = fqn if names.persistent[fqn] else f"fsdp.buffer.{fqn}"
-            tensors[stored] = first.value(fqn, tensor)
+            tensors[stored] = held(fqn, tensor)
     for fqn, tensor in scaler_states(step.scaler).items():
         tensors[f"fsdp.buffer.{fqn}"] = tensor
     for fqn, tensor in names.constants.items():
-        tensors[fqn] = first.value(fqn, tensor)
+        tensors[fqn] = held(fqn, tensor)
     tensors.update({f"fsdp.input.{name}": tensor for name, tensor in step.inputs.items()})
     aliases = {alias: fqn for fqn, names_ in names.aliases.items() for alias in names_}
     save_tensors(path, tensors, {a: fqn for a, fqn in aliases.items() if fqn in tensors})

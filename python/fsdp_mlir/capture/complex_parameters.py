@@ -1,8 +1,8 @@
-"""Brings the complex parameters of a captured graph into the form in which they are held.
+"""Brings the complex tensors of a captured graph into the form in which they are held.
 
 The graph takes pairs of numbers (step/pairs.py) and looks at them by `view_as_complex`, which moves
-nothing. It gives the gradient in pairs as well: conjugate Wirtinger derivatives, as autograd has
-them, are added over ranks and used by optimizers number by number.
+nothing. It gives gradients and updates of buffers in pairs as well: conjugate Wirtinger derivatives,
+as autograd has them, are added over ranks and used by optimizers number by number.
 """
 
 from __future__ import annotations
@@ -19,14 +19,21 @@ aten = torch.ops.aten
 
 
 def hold_in_pairs(program: Program, names: StateNames) -> None:
-    """Rewrites the arguments and gradients of `program` that are of complex parameters."""
-    held = {fqn for fqn, tensor in names.parameters.items() if is_held_in_pairs(tensor)}
+    """Rewrites the arguments of `program` that are held in pairs, and what it gives of them."""
+    held = {
+        fqn
+        for tensors in (names.parameters, names.buffers, names.constants)
+        for fqn, tensor in tensors.items()
+        if is_held_in_pairs(tensor)
+    }
     for argument in program.arguments:
-        if argument.role == "parameter" and argument.fqn in held:
+        if argument.fqn in held:
             _read_from_pairs(argument.node)
     for result in program.results:
-        if result.role == "gradient" and result.fqn in held:
+        if result.role in ("gradient", "buffer_update") and result.fqn in held:
             result.node = _give_in_pairs(result.node)
+            if result.role == "gradient":
+                result.node.meta["partitioner_tag"] = "is_backward"
 
 
 def _read_from_pairs(node: fx.Node) -> None:
@@ -49,7 +56,6 @@ def _give_in_pairs(node: fx.Node) -> fx.Node:
         node = resolved
     with node.graph.inserting_after(node):
         pairs = _call_at(node, aten.view_as_real.default, node)
-    pairs.meta["partitioner_tag"] = "is_backward"
     return pairs
 
 

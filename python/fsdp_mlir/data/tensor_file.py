@@ -59,7 +59,9 @@ def _header(entries: Mapping[str, Entry], metadata: Optional[Mapping[str, str]])
         if row is None or row.safetensors is None:
             raise ExportError(
                 E.DTYPE,
-                f"{name} is {short_name(entry.dtype)}, which safetensors cannot hold",
+                f"{name} is {short_name(entry.dtype)}, which safetensors cannot hold; give its "
+                "numbers, with a last dimension of 2 (torch.view_as_real), and read them by "
+                "torch.view_as_complex",
             )
         header[name] = {
             "dtype": row.safetensors,

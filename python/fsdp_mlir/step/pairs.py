@@ -1,5 +1,6 @@
-"""Complex parameters. Archives, plans and files hold one of them as the pairs of numbers that
-`torch.view_as_real` shows, which is also what PyTorch's optimizers update."""
+"""Complex tensors that archives, plans and files hold as the pairs of numbers that
+`torch.view_as_real` shows: trained ones, which PyTorch's optimizers update as such, and those whose
+dtype files lack."""
 
 from __future__ import annotations
 
@@ -14,13 +15,17 @@ from .training_step import TrainingStep
 
 
 def is_held_in_pairs(tensor: torch.Tensor) -> bool:
-    """Whether a parameter is trained in pairs. Frozen ones stay complex, as buffers do."""
-    return tensor.requires_grad and tensor.is_complex()
+    """Whether a parameter, a buffer or a constant is held in pairs. Others stay complex."""
+    return tensor.is_complex() and (tensor.requires_grad or tensor.dtype == torch.complex128)
 
 
-def as_held(parameter: torch.Tensor) -> torch.Tensor:
-    """A parameter as it is held: itself, or its pairs."""
-    return as_pairs(parameter) if is_held_in_pairs(parameter) else parameter
+def as_held(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor as it is held: itself, or its pairs."""
+    return as_pairs(tensor) if is_held_in_pairs(tensor) else tensor
+
+
+def _is_trained(parameter: torch.Tensor) -> bool:
+    return parameter.requires_grad and parameter.is_complex()
 
 
 def as_pairs(tensor: torch.Tensor) -> torch.Tensor:
@@ -38,7 +43,7 @@ def as_pairs_of(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 def check_complex(step: TrainingStep, parameters: Mapping[str, torch.Tensor]) -> None:
     """Raises ExportError where a step asks for what complex gradients do not have, or what is
     another number of their pairs."""
-    fqn = next((fqn for fqn, tensor in parameters.items() if is_held_in_pairs(tensor)), None)
+    fqn = next((fqn for fqn, tensor in parameters.items() if _is_trained(tensor)), None)
     if fqn is None:
         return
     if step.clip_grad_value is not None:
@@ -65,7 +70,7 @@ def check_precision(fqn: str, parameter: torch.Tensor, policy: MixedPrecisionPol
     """Raises ExportError where a unit's policy would cast a complex parameter to a real dtype."""
     for name in ("param_dtype", "reduce_dtype"):
         dtype = policy.casts.get(name)
-        if is_held_in_pairs(parameter) and dtype is not None:
+        if _is_trained(parameter) and dtype is not None:
             raise ExportError(
                 E.DTYPE,
                 f"{fqn} is complex, and {name} of its unit is {short_name(dtype)}, "

@@ -63,6 +63,26 @@ class Conjugate(Fourier):
         return self.gain.conj()
 
 
+TURNS = torch.polar(torch.ones(6, dtype=torch.float64), torch.arange(6.0, dtype=torch.float64))
+
+
+class Precise(Fourier):
+    """Has complex tensors of twice the precision, for which files have no dtype: a table of the
+    code, a frozen parameter, and buffers, of which each step changes one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lag = nn.Parameter(TURNS[:4, None].conj().resolve_conj(), requires_grad=False)
+        self.register_buffer("table", TURNS.clone(), persistent=False)
+        self.register_buffer("mean", TURNS[:1].clone())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        modes = torch.fft.rfft(x)[:, :6] * TURNS
+        self.mean.lerp_((modes * self.table).mean().detach(), 0.1)
+        x = x + torch.view_as_real(self.mean * self.lag).sum().float()
+        return super().forward(x * modes.abs().mean().float())
+
+
 def training_step(
     new: Optimizer = lambda own: torch.optim.AdamW(own, lr=0.01),
     kind: type[Fourier] = Fourier,
@@ -123,8 +143,9 @@ def test_optimizers_have_pytorchs_bits(name: str, tmp_path: pathlib.Path) -> Non
     check_same(run.weights, trained.state)
 
 
-def test_a_gradient_may_be_a_conjugate(tmp_path: pathlib.Path) -> None:
-    step = lambda argv=(): training_step(OPTIMIZERS["momentum"], Conjugate)
+@pytest.mark.parametrize("kind", (Conjugate, Precise))
+def test_complex_tensors_of_other_kinds(kind: type[Fourier], tmp_path: pathlib.Path) -> None:
+    step = lambda argv=(): training_step(OPTIMIZERS["momentum"], kind)
     trained = reference.eager(step(), STEPS)
     run = chain.run_plan(chain.compile_step(step, tmp_path, pipeline="mesh=1"), 1, steps=STEPS)
     check_same(run.weights, trained.state)
