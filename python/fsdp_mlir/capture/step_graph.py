@@ -31,6 +31,7 @@ from .counts import counts_of_known_size
 from .custom_operators import bodies_say_shapes, inline_custom_operators
 from .dynamo import NotFollowed, follow
 from .eager_kernels import eager_interpolation, eager_results
+from .encoder_layers import encoder_layers_by_parts
 from ..step.eager_only import no_side_effects
 from ..errors import E, ExportError, note
 from .general_sizes import general_sizes
@@ -97,6 +98,7 @@ def capture(
             eager_interpolation(),
             eager_results(),
             eager_inverse_stft(),
+            encoder_layers_by_parts(),
             static_sequences(),
             cumulative_averages(),
             general_sizes(),

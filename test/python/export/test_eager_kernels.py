@@ -109,3 +109,35 @@ def test_an_inverse_stft_of_several_signals(tmp_path: pathlib.Path) -> None:
     calls = [n for n in exported.program()["nodes"] if n["op"] == "aten::unfold_backward"]
     sums = {tuple(exported.program()["values"][n["results"][0]]["shape"]) for n in calls}
     assert sums == {(1, 40), (3, 40)}
+
+
+CAUSAL = nn.Transformer.generate_square_subsequent_mask(5)
+PADDING = torch.arange(5) > torch.tensor([[2], [4], [3]])
+
+
+@pytest.mark.parametrize(
+    "options, masks",
+    [
+        ({}, {}),
+        ({"norm_first": True, "activation": "gelu"}, {"src_mask": CAUSAL, "is_causal": True}),
+        ({"layer_norm_eps": 1e-3}, {"src_key_padding_mask": PADDING}),
+        ({}, {"src_mask": CAUSAL < 0, "src_key_padding_mask": PADDING}),
+    ],
+)
+def test_an_encoder_layer_in_eval_is_its_parts(
+    options: dict, masks: dict, tmp_path: pathlib.Path
+) -> None:
+    """Tests that a frozen layer, of which PyTorch calls one kernel, is captured as what a plan may
+    call."""
+
+    def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            target = model[1](x, **masks)
+        return F.mse_loss(model[0](x), target)
+
+    layer = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True, **options)
+    model = nn.Sequential(nn.Linear(8, 8), layer.eval().requires_grad_(False))
+    optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1)
+    step = TrainingStep(model, loss, optimizer, {"x": torch.randn(3, 5, 8)})
+    ops = assert_same_as_eager(step, tmp_path).ops()
+    assert "aten::bmm" in ops and "aten::_transformer_encoder_layer_fwd" not in ops
