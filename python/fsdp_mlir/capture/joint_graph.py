@@ -64,15 +64,21 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
     names.check_settled([meaning(buffer)[1] for buffer in buffers])
     changed: list[str] = []
     asked: list[Any] = []  # results of which it takes gradients
-    constants: dict[str, fx.Node] = {}
+    read: dict[tuple[str, str], fx.Node] = {}  # parameters, buffers and constants
     for node in joint.graph.nodes:
         if node.op == "placeholder":
             descriptor = node.meta["desc"]
             if isinstance(descriptor, d.TangentAOTInput):
                 program.arguments.append(Argument(node, "cotangent"))
                 asked.append(descriptor.output)
-            else:
-                program.arguments.append(Argument(node, *meaning(descriptor)))
+                continue
+            role, fqn = meaning(descriptor)
+            if role in ("parameter", "buffer"):
+                if (role, fqn) in read:  # by another tensor over the same memory
+                    node.replace_all_uses_with(read[role, fqn])
+                    continue
+                read[role, fqn] = node
+            program.arguments.append(Argument(node, role, fqn))
         elif node.op == "get_attr":
             value = getattr(joint, node.target)
             if not isinstance(value, torch.Tensor):
@@ -91,10 +97,10 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
                     f"the step reads {fqn} from somewhere else than its module; read it as an "
                     "attribute of the module",
                 )
-            if fqn in constants:  # read at several places
-                node.replace_all_uses_with(constants[fqn])
+            if (role, fqn) in read:  # at several places
+                node.replace_all_uses_with(read[role, fqn])
                 continue
-            constants[fqn] = node
+            read[role, fqn] = node
             program.arguments.append(Argument(node, role, fqn))
     roles = ["loss"] + ["output"] * len(metrics)
     for node, descriptor in zip(output.args[0], output.meta["desc"]):
