@@ -284,6 +284,8 @@ class Trace(Memory):
         same = name in (*_SAME, "_to_copy")
         arguments = {a.name: given[a.name] for a in functional._schema.arguments}
         fake = functional(**self._without_numbers(arguments))
+        if isinstance(fake, int) and not list(_tensors(arguments)):
+            return fake  # a type of other types
         if not isinstance(fake, torch.Tensor):
             return self._several(func, functional, fake, arguments, where)
         if fake.is_complex():

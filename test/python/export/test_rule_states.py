@@ -52,6 +52,11 @@ def numbers_as_tensors(optimizer: Own, p: torch.Tensor, state: dict, group: dict
     p.mul_(torch.rsqrt(step + 1.5)).sub_(p.grad * torch.exp(-0.3 * step).clamp_(min=0.1))
 
 
+def types_of_types(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    wide = torch.promote_types(p.dtype, torch.float64)
+    p.sub_((p.grad.to(wide) * 0.3).to(p.dtype), alpha=group["lr"])
+
+
 def numbers_of_math(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
     state["step"] = state.get("step", 0) + 1
     decayed = math.exp(-0.1 * state["step"]) + math.log(state["step"] + 1, 2)
@@ -67,7 +72,7 @@ def sums_of_its_tensors(optimizer: Own, p: torch.Tensor, state: dict, group: dic
     "update",
     [
         *(two_numbers, looks_ahead, numbers_of_its_group),
-        *(numbers_as_tensors, numbers_of_math, sums_of_its_tensors),
+        *(numbers_as_tensors, numbers_of_math, sums_of_its_tensors, types_of_types),
     ],
 )
 def test_numbers_that_follow_from_earlier_steps(update: Callable[..., None]) -> None:
