@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sys
 from types import CodeType
-from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Container, Iterable, Iterator, Mapping, Optional, Sequence
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
@@ -47,6 +47,7 @@ class Outcome(TorchDispatchMode):
         number: who reads a number from a tensor gets this one.
         before: the outcome of the step before it, whose tensors Python may have left. What that has
             computed of what no step changes, as a table, is what this step would compute itself.
+        replaced: names of the states in whose places that has left other tensors.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Outcome(TorchDispatchMode):
         watch: Watch,
         number: float,
         before: Optional[Outcome] = None,
+        replaced: Container[str] = (),
     ) -> None:
         super().__init__()
         self.lines: dict[int, str] = {}
@@ -80,7 +82,8 @@ class Outcome(TorchDispatchMode):
             copied = before._keeps(name) if before is not None else None
             if copied is not None:
                 content = content._replace(digest=copied.digest, copied=copied)
-            self._put(tensor, content)
+            left = self._left(tensor) if name in replaced else None
+            self._put(tensor, left or content)
         for place, tensor in enumerate(inputs):
             self._put(tensor, Content(hash(f"input {place}"), origins=_CHANGING))
 

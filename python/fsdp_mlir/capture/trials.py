@@ -224,7 +224,7 @@ class Trials:
         found = dict(states)
         states.update(trial.replaced)
         before = trial.outcomes[-1] if trial.outcomes else None
-        outcome = Outcome(states, self._trained, batch, trial.watch, number, before)
+        outcome = Outcome(states, self._trained, batch, trial.watch, number, before, trial.replaced)
         recording = Recording(mode, states, batch, outcome)
         trial.outcomes.append(outcome)
         with mode, enable_python_dispatcher(), passed_checks(), outcome:

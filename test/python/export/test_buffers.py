@@ -117,3 +117,21 @@ def test_a_buffer_that_each_step_begins_anew(tmp_path: pathlib.Path, shape: Any)
     assert [w for w in exported.warnings if "model.potential, which stays as it is" in w]
     with pytest.raises(ExportError, match="in the place of potential"):
         export(classify(Spikes(torch.zeros(shape), reads=True)), tmp_path)
+
+
+class Distances(nn.Linear):
+    """Has a table for the length of its input, which the first step makes in a smaller one's place."""
+
+    def __init__(self) -> None:
+        super().__init__(8, 3)
+        self.register_buffer("table", torch.zeros(1), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if len(self.table) != x.shape[1]:
+            self.table = torch.arange(8.0) ** 0.5
+        return super().forward(x * self.table)
+
+
+def test_a_table_that_the_first_step_makes(tmp_path: pathlib.Path) -> None:
+    exported = assert_same_as_eager(classify(Distances()), tmp_path)
+    assert [w for w in exported.warnings if "model.table, which stays as it is" in w]

@@ -312,7 +312,8 @@ top:  }
     fsdp.cmd.update @sgd @v, %g [] scale %n : tensor<f32> : tensor<1024xf32>
 // -----
 top:  fsdp.training {accumulate = 2 : i64}
-module:// expected-error @+1 {{C27: micro-batches: a step has 2, the plan no program 'accumulate'}}
+module:// expected-error @+2 {{C27: micro-batches: a step has 2, the plan no program 'accumulate'}}
+module:// expected-error @+1 {{C13: arena 'device': has 20480 bytes, its places take 12480}}
 // -----
     %a = fsdp.cmd.value {place = #fsdp.place<0, 16384, 64>} : tensor<16xf32>
     // expected-error @-1 {{C28: nobody reads what arrives here}}
