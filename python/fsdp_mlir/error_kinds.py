@@ -219,7 +219,7 @@ TEXTS = {
     ),
     206: (
         "the step depends on the values of tensors",
-        "A plan is one fixed graph. The step branches on a tensor's value, reads it as a Python number, or has a shape that follows from values.",
+        "A plan is one fixed graph. The step repeats a loop as often as values say, decides by them in too many ways, reads one as a Python number, or has a shape that follows from values.",
         "Compute both sides and choose by torch.where, use a mask, or decide before the step.",
     ),
     207: (
