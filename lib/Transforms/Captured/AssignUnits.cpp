@@ -241,8 +241,7 @@ AssignUnits::findModules(ModuleOp module, const Model &model) {
         << "units=" << units << " matches the path of no module with parameters"
         << nearestAmong(units, paths)
         << "; the whole path must match, as in blocks[.][0-9]+, and a number "
-           "of "
-           "bytes has digits alone, as 4000000";
+           "of bytes has digits alone, as 4000000";
     return failure();
   }
   return found;
