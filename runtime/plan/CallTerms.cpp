@@ -15,6 +15,13 @@ void ProgramTerms::look(const AtenT &call) {
     int result = call.results[r];
     if (result == -1)
       continue;
+    // Numbers in pairs are complex ones.
+    bool isInPairs = call.name == "aten::view_as_real" ||
+                     call.name == "aten::view_as_complex";
+    if (isInPairs && argument != -1 && !opaque.count(argument)) {
+      lookAt[result] = lookAt[argument];
+      continue;
+    }
     bool absolute = false;
     std::optional<int64_t> offset;
     const ValueT &value = *program.values[result];
