@@ -1,10 +1,10 @@
 """Two ways through a step as one: what both compute alike is computed once, of what a condition has
 chosen.
 
-Where both ways end with the same operator of the same line, `f(a)` and `f(b)`, that is
-`f(where(condition, a, b))`. So what follows behind a branch is computed once, and so is its backward pass. A choice is made of values
-that are computed already, and nothing is differentiated through it: NaN on the way that is not taken
-stays there.
+Both ways may end with the same operator of the same line, `f(a)` and `f(b)`: that is
+`f(where(condition, a, b))`. So what follows behind a branch is computed once, and its backward pass
+is too. A choice is made of values that are computed already. Nothing is differentiated through it, so
+that NaN on the way that is not taken stays there.
 """
 
 from __future__ import annotations
