@@ -90,8 +90,8 @@ private:
       }
       // It would count what it sums over replicas as often as there are.
       if (const CollectiveT *collective = command.operation.AsCollective())
-        here.require(C27, collective->kind != CollectiveKind::AllReduce,
-                     "has an all-reduce, which only the last micro-batch may");
+        here.require(C27, !isOver(plan, *collective, AxisRole::Replicate),
+                     "sums over replicas, which only the last micro-batch may");
     }
   }
 

@@ -5,6 +5,7 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -47,12 +48,14 @@ class AccumulateGradients
 
 /// Where a gradient is used before it is summed over replicas: by the update
 /// itself where it is not.
-OpOperand &getUseBeforeReplicas(UpdateOp update) {
+OpOperand &getUseBeforeReplicas(UpdateOp update, const Mesh &mesh) {
   Value mean = aten::lookThroughPrecisionCast(update.getGradient());
   if (aten::CallOp division = getDivision(mean))
     mean = division->getOperand(0);
-  auto sum = mean.getDefiningOp<shard::AllReduceOp>();
-  return sum ? sum.getInputMutable() : update.getGradientMutable();
+  auto sum = mean.getDefiningOp<CollectiveOpInterface>();
+  return sum && mesh.isOver(sum, AxisRole::Replicate)
+             ? sum->getOpOperand(0)
+             : update.getGradientMutable();
 }
 
 /// Behind what computes a value.
@@ -88,11 +91,12 @@ void AccumulateGradients::collect(func::FuncOp program, SymbolTable &table) {
     if (state.getFlat() && state.getRole() == Role::Parameter)
       members[{state.getFlatAttr().getAttr(), *state.getFlatOffset()}] = state;
   llvm::DenseMap<Value, size_t> known;
+  Mesh mesh(program);
   program.walk([&](UpdateOp update) {
     auto parameter = table.lookup<StateOp>(update.getParameter());
     ReduceGradOp reduction = getReduction(update);
-    OpOperand &use =
-        reduction ? reduction.getInputMutable() : getUseBeforeReplicas(update);
+    OpOperand &use = reduction ? reduction.getInputMutable()
+                               : getUseBeforeReplicas(update, mesh);
     auto [it, isNew] = known.try_emplace(use.get(), gradients.size());
     if (!isNew) { // one of several ranges, or of several parameters
       Gradient &first = gradients[it->second];

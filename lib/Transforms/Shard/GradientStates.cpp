@@ -3,6 +3,7 @@
 #include "Shard/GradientStates.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Programs.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -64,9 +65,10 @@ static LogicalResult verify(StateOp state, func::FuncOp program,
 
 /// What is summed over replicas in @accumulate would be summed again in @step.
 static LogicalResult verifyNoReplicaSum(func::FuncOp program) {
+  Mesh mesh(program);
   for (auto sum : program.getOps<CollectiveOpInterface>())
-    if (sum.getKind() == CollectiveKind::AllReduce &&
-        sum.getRole() == CollectiveRole::Gradient)
+    if (sum.getRole() == CollectiveRole::Gradient &&
+        mesh.isOver(sum, AxisRole::Replicate))
       return sum->emitOpError(
           "S13: is in @accumulate; only the last micro-batch "
           "sums over replicas");

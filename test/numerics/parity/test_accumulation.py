@@ -26,6 +26,8 @@ def gpt(reshard: bool | None = None, *argv: str, world: int = 2) -> Training:
 
 RESNET = Training(step_files.GENERALITY / "resnet.py", (), (Call(("",)),), (2,), 4, 2)
 
+CONTRAST = Training(step_files.GENERALITY / "zoo.py", ("--model=scalar",), steps=3)
+
 
 def collectives(result: chain.Result, steps: int) -> dict[str, dict[tuple[str, str], int]]:
     """Calls in one step, by program, and there by kind and region."""
@@ -93,6 +95,26 @@ def test_the_last_micro_batch_alone_sums_over_replicas(
     assert theirs["all-reduce", "backward"] == 3
     held = result.summary["rank_bytes"]
     assert held["accumulated_gradients"] == held["gradients"]
+
+
+@pytest.mark.parametrize("mesh, world", (("2", 2), ("2x2", 4)))
+def test_a_number_is_summed_over_shards_in_each_and_over_replicas_in_the_last(
+    mesh: str, world: int, tmp_path: pathlib.Path
+) -> None:
+    """A parameter without dimensions has no rows: under `dim0` every rank has it whole, and its
+    gradient is summed over shards as well as over replicas."""
+
+    def contrast(flags: list[str]) -> Any:
+        step = load(CONTRAST)
+        step.accumulate = 2
+        return step
+
+    options = f"mesh={mesh} shard-layout=dim0 accumulate-reduce=each"
+    compiled = chain.compile_step(contrast, tmp_path, CONTRAST.argv, options)
+    result = chain.run_plan(compiled, world, steps=CONTRAST.steps)
+    compare.check_close(result, reference.averaged(contrast([]), world, CONTRAST.steps))
+    runs = result.summary["program_runs"]
+    assert runs == {"accumulate": CONTRAST.steps, "step": CONTRAST.steps}
 
 
 @pytest.mark.parametrize("training", (gpt(None, "--dropout", "0.2"), RESNET), ids=("dropout", "bn"))

@@ -31,11 +31,19 @@ unsigned addAccumulationRule(test::PlanBuilder &b) {
 }
 
 /// Two micro-batches of loss = mean(x * x), whose gradient is said to be x;
-/// what the first one gives may be the sum of all ranks'.
-std::unique_ptr<test::PlanBuilder> twoMicroBatches(bool sumsFirst = false) {
+/// what the first one gives may be the sum over all ranks of a role.
+std::unique_ptr<test::PlanBuilder>
+twoMicroBatches(std::optional<AxisRole> sumsOver = {}) {
   auto builder = std::make_unique<test::PlanBuilder>(1);
   test::PlanBuilder &b = *builder;
   b.plan.micro_batches = 2;
+  if (sumsOver == AxisRole::Replicate) {
+    auto replicas = std::make_unique<MeshDimT>();
+    replicas->name = "replicate";
+    replicas->size = 1;
+    replicas->role = AxisRole::Replicate;
+    b.plan.mesh.insert(b.plan.mesh.begin(), std::move(replicas));
+  }
   unsigned w = b.state("w", Role::Parameter, {4});
   unsigned g = b.state("w/grad", Role::Gradient, {4});
   b.plan.states[g]->parameter = w;
@@ -49,7 +57,7 @@ std::unique_ptr<test::PlanBuilder> twoMicroBatches(bool sumsFirst = false) {
     b.aten("aten::mean", {value(square)}, {loss});
     b.output("loss", loss);
     if (std::string(name) == "accumulate") {
-      if (sumsFirst) {
+      if (sumsOver) {
         int all = b.newValue("all", {4});
         b.collective(CollectiveKind::AllReduce, x, all, 4);
         x = all;
@@ -78,9 +86,11 @@ TEST(MicroBatchChecker, PassesAValidPlan) {
 }
 
 TEST(MicroBatchChecker, LeavesSumsOverReplicasToTheLast) {
-  EXPECT_NE(check(twoMicroBatches(/*sumsFirst=*/true)->finish())
-                .find("has an all-reduce, which only the last micro-batch may"),
-            std::string::npos);
+  EXPECT_EQ(check(twoMicroBatches(AxisRole::Shard)->finish()), "");
+  EXPECT_NE(
+      check(twoMicroBatches(AxisRole::Replicate)->finish())
+          .find("sums over replicas, which only the last micro-batch may"),
+      std::string::npos);
 }
 
 TEST_P(BrokenMicroBatches, IsRefused) {
