@@ -102,7 +102,8 @@ static void separateScheduled(const JsonReader &rules,
       if (number.op == "hyperparameter" &&
           !columns.count({number.hyperparameter, rule.group}))
         rules.fail("rules whose hyperparameters are columns of `schedule`, "
-                   "which " + number.hyperparameter + " is not");
+                   "which " +
+                   number.hyperparameter + " is not");
 }
 
 static void readLength(const JsonReader &json, ArchiveMetadata &metadata) {

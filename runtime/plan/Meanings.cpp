@@ -77,7 +77,7 @@ private:
     std::optional<Digest> added;
     const TermInfo &choice = terms[now.front().term];
     if (now.size() == 1 && choice.kind == TermInfo::Chosen && skipped != -1 &&
-        isBefore(choice.before, plan.states[state]->fqn)) {
+        isBefore(choice.before, state)) {
       Term condition = memory.termOf(skipped), given = choice.condition;
       if (terms[given].kind == TermInfo::Cast)
         given = terms[given].of;
@@ -88,13 +88,16 @@ private:
         now = Content(bytes, now).resolve(terms, 0, bytes);
       }
     }
-    say(MeaningKind::Buffer, state, now, digestOf(terms, now)).added = added;
+    Digest digest =
+        (DigestOf() << shared.state(state) << digestOf(terms, now)).get();
+    say(MeaningKind::Buffer, state, now, digest).added = added;
   }
 
   /// Whether a term is what a state had when the step began.
-  bool isBefore(Term term, const std::string &name) const {
-    for (const std::string &held : {name, keptStatePrefix + name})
-      if (memory.terms[term].digest == leafOfState(held).get())
+  bool isBefore(Term term, uint32_t state) const {
+    int kept = findState(plan, keptStatePrefix + plan.states[state]->fqn);
+    for (int held : {int(state), kept})
+      if (held != -1 && memory.terms[term].digest == shared.leafOf(held).get())
         return true;
     return false;
   }
@@ -259,10 +262,10 @@ private:
 
   void rule(const UpdateT &update, uint32_t parameter) {
     DigestOf digest;
-    digest << shared.rule(update.rule);
+    digest << shared.rule(update.rule) << shared.state(parameter);
     for (uint32_t s : update.states) {
       int state = shared.memberOf(s, parameter);
-      digest << (state == -1 ? std::string() : plan.states[state]->fqn);
+      digest << (state == -1 ? Digest() : shared.state(state));
     }
     Computed &said = say(MeaningKind::Update, parameter, {}, digest.get());
     DigestOf added;

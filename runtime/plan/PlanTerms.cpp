@@ -1,4 +1,5 @@
-// What is the same for all programs of a plan: members, numbers, rules.
+// What is the same for all programs of a plan: states and their members,
+// numbers, rules.
 #include "plan/ProgramTerms.h"
 #include "plan/StateNames.h"
 
@@ -6,9 +7,47 @@
 
 using namespace fsdp::plan;
 
+/// What no pass changes of a state: what the user's model and its optimizer say
+/// it is, and how it begins.
+static Digest digestOfState(const PlanT &plan, const StateT &state) {
+  DigestOf digest;
+  digest << std::string("state") << state.fqn << uint64_t(state.role)
+         << uint64_t(state.dtype) << state.shape << uint64_t(state.trainable)
+         << uint64_t(state.persistent)
+         << (state.parameter == -1 ? std::string()
+                                   : plan.states[state.parameter]->fqn)
+         << uint64_t(state.aliases.size());
+  for (const std::string &alias : state.aliases)
+    digest << alias;
+  digest << uint64_t(state.init.size());
+  for (const auto &step : state.init) {
+    digest << uint64_t(step->kind) << uint64_t(step->a.has_value())
+           << step->a.value_or(0) << step->b << uint64_t(step->draw)
+           << uint64_t(step->region != nullptr);
+    if (step->region)
+      digest << step->region->offset << step->region->sizes
+             << step->region->strides;
+  }
+  return digest.get();
+}
+
+/// A number of a parameter group, in each step of a schedule.
+static Digest digestOfHyperparameter(const PlanT &plan, size_t index) {
+  const HyperparameterT &number = *plan.hyperparameters[index];
+  DigestOf digest;
+  digest << number.name << uint64_t(number.group) << number.value;
+  for (size_t i = index; i < plan.schedule.size();
+       i += plan.hyperparameters.size())
+    digest << plan.schedule[i];
+  return digest.get();
+}
+
 PlanTerms::PlanTerms(const PlanT &plan) : plan(plan) {
+  for (size_t i = 0; i < plan.hyperparameters.size(); ++i)
+    hyperparameters.push_back(digestOfHyperparameter(plan, i));
   for (size_t s = 0; s < plan.states.size(); ++s) {
     const StateT &state = *plan.states[s];
+    states.push_back(digestOfState(plan, state));
     if (state.flat != -1)
       members[state.flat].push_back(s);
     uint32_t in = state.flat != -1 ? state.flat : s;
@@ -61,13 +100,10 @@ PlanTerms::numbers(const std::vector<std::unique_ptr<ScalarT>> &scalars) const {
     }
     DigestOf digest;
     digest << uint64_t(scalar->kind) << scalar->value.value_or(0);
-    if (scalar->kind == ScalarKind::Hyperparameter) {
-      const HyperparameterT &number =
-          *plan.hyperparameters[scalar->hyperparameter];
-      digest << number.name << uint64_t(number.group);
-    }
+    if (scalar->kind == ScalarKind::Hyperparameter)
+      digest << hyperparameters[scalar->hyperparameter];
     if (scalar->kind == ScalarKind::State)
-      digest << plan.states[scalar->state]->fqn;
+      digest << states[scalar->state];
     int64_t own = digests.size();
     for (int64_t operand : {scalar->a, scalar->b, scalar->c, scalar->d})
       if (operand >= 0 && operand < own)

@@ -84,6 +84,13 @@ int fsdp::plan::findProgram(const PlanT &plan, const std::string &name) {
   return -1;
 }
 
+int fsdp::plan::findState(const PlanT &plan, const std::string &name) {
+  for (size_t i = 0; i < plan.states.size(); ++i)
+    if (plan.states[i]->fqn == name)
+      return static_cast<int>(i);
+  return -1;
+}
+
 std::vector<int> fsdp::plan::findVariants(const PlanT &plan,
                                           const std::string &name) {
   std::vector<int> variants;

@@ -21,7 +21,7 @@ struct PlanError : Error {
 };
 
 /// The version of the schema that this code writes and reads.
-constexpr uint32_t planVersion = 7;
+constexpr uint32_t planVersion = 8;
 /// Every place starts at a multiple of this many bytes.
 constexpr uint64_t placeAlignment = 64;
 /// The arenas, by index and by name: a rank's own memory, the window through
@@ -78,8 +78,9 @@ const Place &placeOf(const PlanT &plan, const ValueT &value);
 /// Number of ranks: the product of the mesh's sizes.
 uint64_t numRanks(const PlanT &plan);
 
-/// The index of a program, or -1.
+/// The index of a program, or of a state, or -1.
 int findProgram(const PlanT &plan, const std::string &name);
+int findState(const PlanT &plan, const std::string &name);
 
 /// The programs that do what `name` does, each for inputs of other shapes: that
 /// one first, then its variants. Empty where there is none.

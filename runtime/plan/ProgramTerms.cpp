@@ -12,11 +12,8 @@ ProgramTerms::ProgramTerms(const PlanTerms &shared, const ProgramT &program,
   for (const auto &input : program.inputs)
     write(input->value,
           {{0, bytesOf(input->value),
-            terms.leaf(DigestOf() << std::string("input") << input->name)}});
-}
-
-DigestOf fsdp::plan::leafOfState(const std::string &fqn) {
-  return DigestOf() << std::string("state") << fqn;
+            terms.leaf(DigestOf() << std::string("input") << input->name
+                                  << uint64_t(input->from_data))}});
 }
 
 // Where values lie
@@ -74,15 +71,14 @@ Content ProgramTerms::firstOf(uint32_t index) {
                                           "another dimension than the first",
                                           DigestOf() << state.fqn)}});
   Extents parts;
-  auto add = [&](uint64_t begin, const StateT &member) {
+  for (uint32_t s : shared.membersOf(index)) {
+    const StateT &member = *plan.states[s];
+    uint64_t size = dtypeBytes(state.dtype), begin = member.flat_offset * size;
     uint64_t last = parts.empty() ? 0 : parts.back().end();
     append(parts, {last, begin - last, terms.zero()});
-    append(parts, {begin, *numElements(member.shape) * dtypeBytes(member.dtype),
-                   terms.leaf(leafOfState(member.fqn))});
-  };
-  for (uint32_t member : shared.membersOf(index))
-    add(plan.states[member]->flat_offset * dtypeBytes(state.dtype),
-        *plan.states[member]);
+    append(parts, {begin, *numElements(member.shape) * size,
+                   terms.leaf(shared.leafOf(s))});
+  }
   uint64_t last = parts.empty() ? 0 : parts.back().end();
   if (last < shards * local)
     append(parts, {last, shards * local - last, terms.zero()});

@@ -9,8 +9,9 @@
 
 namespace fsdp::plan {
 
-/// Whose elements a flat state holds, in their order, and each step number's
-/// digest: what does not change while a plan's programs are followed.
+/// What states are, whose elements a flat one holds, in their order, and each
+/// step number's digest: what does not change while a plan's programs are
+/// followed.
 class PlanTerms {
 public:
   explicit PlanTerms(const PlanT &plan);
@@ -21,6 +22,10 @@ public:
                                   uint64_t end = 0) const;
   /// The state of `parameter` that is, or whose elements are in, `state`; -1.
   int memberOf(uint32_t state, uint32_t parameter) const;
+  /// What a state is: its name, type and owner, and how it begins.
+  Digest state(uint32_t index) const { return states[index]; }
+  /// The term that a whole state is before a program.
+  DigestOf leafOf(uint32_t state) const { return DigestOf() << states[state]; }
 
   std::vector<Digest>
   numbers(const std::vector<std::unique_ptr<ScalarT>> &scalars) const;
@@ -33,11 +38,8 @@ private:
 
   std::map<uint32_t, std::vector<uint32_t>> members; // by flat_offset
   std::map<std::pair<uint32_t, uint32_t>, int> ofParameter;
-  std::vector<Digest> rules;
+  std::vector<Digest> states, hyperparameters, rules;
 };
-
-/// Of the term that a whole state is before the program.
-DigestOf leafOfState(const std::string &fqn);
 
 /// The memory of a program, whose bytes are terms'.
 class ProgramTerms {

@@ -10,13 +10,6 @@
 
 namespace fsdp {
 
-static int findState(const plan::PlanT &plan, const std::string &name) {
-  for (size_t s = 0; s < plan.states.size(); ++s)
-    if (plan.states[s]->fqn == name)
-      return static_cast<int>(s);
-  return -1;
-}
-
 /// The place among what a step gives; -1: it does not.
 static int findOutput(const plan::PlanT &plan, const std::string &name) {
   auto names =
@@ -36,7 +29,7 @@ NonFiniteSteps::NonFiniteSteps(const plan::PlanT &plan,
     : plan(plan), stops(options.nonFinite == NonFinite::Stop), rank(rank),
       option(std::move(option)),
       skippedOutput(findOutput(plan, skippedOutputName)),
-      isScaler(findState(plan, plan::scaleStateName) >= 0) {
+      isScaler(plan::findState(plan, plan::scaleStateName) >= 0) {
   if (options.nonFinite == NonFinite::Skip && !skipsUpdates())
     throw Error(E::FlagAndPlan,
                 this->option + "skip needs a plan that can skip an update; "
@@ -51,7 +44,7 @@ NonFiniteSteps::NonFiniteSteps(const plan::PlanT &plan,
 
 void NonFiniteSteps::begin(const checkpoint::RunPosition *from,
                            Executor &executor) {
-  if (int state = findState(plan, plan::skippedStateName); state >= 0)
+  if (int state = plan::findState(plan, plan::skippedStateName); state >= 0)
     skippedSoFar = executor.state(state).item<double>();
   if (!from)
     return;

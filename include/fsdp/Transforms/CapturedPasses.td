@@ -39,7 +39,7 @@ def RecordMeaning : ModulePass<"fsdp-record-meaning"> {
     Output:
 
     ```mlir
-    func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) attributes {fsdp.meaning = {outputs = {loss = "f1ae88254bc2182fdd8d1e47286b719c"}}} {
+    func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) attributes {fsdp.meaning = {outputs = {loss = "c6c6077ba4a1e475c05b60a36f7dba56"}}} {
       %0 = aten.call "neg"(%arg0) : (tensor<4xf32>) -> tensor<4xf32>
       return %0 : tensor<4xf32>
     }

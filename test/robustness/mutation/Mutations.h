@@ -22,9 +22,12 @@ struct Mutation {
 
 /// Of when a command runs and where its values lie; of which operators it calls
 /// with what; of all else that a command says; of what is computed, where
-/// all of these stay right; and with all else changed so that it fits.
+/// all of these stay right; of what was captured and no pass changes; and with
+/// all else changed so that it fits.
 extern const std::vector<Mutation> placeMutations, operatorMutations,
-    contentMutations, meaningMutations, forgedMutations;
+    contentMutations, meaningMutations, capturedMutations, forgedMutations;
+
+std::vector<Mutation> allMutations();
 
 } // namespace fsdp::test
 

@@ -22,14 +22,6 @@ using namespace fsdp::test;
 
 namespace {
 
-std::vector<Mutation> allMutations() {
-  std::vector<Mutation> all = placeMutations;
-  for (const auto *more : {&operatorMutations, &contentMutations,
-                           &meaningMutations, &forgedMutations})
-    all.insert(all.end(), more->begin(), more->end());
-  return all;
-}
-
 struct Tally {
   unsigned mutants = 0, refused = 0, same = 0;
   std::map<std::string, unsigned> constraints; // "C9"

@@ -43,7 +43,7 @@ PLANS = (
     ("mlp", "mesh=4 streams=3", "--adafactor"),
     ("gpt", "mesh=2 shard-layout=flat offload=all", "--accumulate 2 --scaler --clip-norm 0.5 1"),
 )
-CLASSES = 74
+CLASSES = 79
 MUTANTS = 600
 
 # What passes add to the sequential step, and what no rule of C34 covers yet.

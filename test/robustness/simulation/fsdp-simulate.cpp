@@ -57,13 +57,10 @@ int runSeeds(const Simulation &simulation, const plan::PlanT &plan,
   return wrong.empty() ? 0 : 1;
 }
 
-const Mutation &findMutation(const std::string &name) {
-  for (const auto *mutations :
-       {&placeMutations, &operatorMutations, &contentMutations,
-        &meaningMutations, &forgedMutations})
-    for (const Mutation &mutation : *mutations)
-      if (mutation.name == name)
-        return mutation;
+Mutation findMutation(const std::string &name) {
+  for (const Mutation &mutation : allMutations())
+    if (mutation.name == name)
+      return mutation;
   throw Error(E::Flag, "there is no class '" + name + "' of mutants");
 }
 

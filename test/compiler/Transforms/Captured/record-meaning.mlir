@@ -25,7 +25,7 @@ module {
   // CHECK-SAME: fsdp.meaning = {buffers = {count = "{{[0-9a-f]+}}"},
   // CHECK-SAME: gradients = {v = "[[$V:[0-9a-f]+]]", w = "[[$W:[0-9a-f]+]]"},
   // CHECK-SAME: outputs = {loss = "{{[0-9a-f]+}}"},
-  // CHECK-SAME: updates = {v = "[[RULE:[0-9a-f]+]]", w = "[[RULE]]"}}
+  // CHECK-SAME: updates = {v = "[[VRULE:[0-9a-f]+]]", w = "[[WRULE:[0-9a-f]+]]"}}
   func.func @step(%x: tensor<4x2xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
     %w = fsdp.load @w : tensor<4x2xf32>
     %v = fsdp.load @v : tensor<4x2xf32>

@@ -12,13 +12,7 @@ using namespace fsdp::plan;
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size,
                                           size_t maxSize, unsigned seed) {
-  static const std::vector<Mutation> mutations = [] {
-    std::vector<Mutation> all = placeMutations;
-    for (const auto *more : {&operatorMutations, &contentMutations,
-                             &meaningMutations, &forgedMutations})
-      all.insert(all.end(), more->begin(), more->end());
-    return all;
-  }();
+  static const std::vector<Mutation> mutations = allMutations();
   Random random(seed);
   if (random() % 2)
     return LLVMFuzzerMutate(data, size, maxSize);
