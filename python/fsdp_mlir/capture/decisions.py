@@ -11,7 +11,6 @@ import builtins
 import contextlib
 import dataclasses
 import functools
-import linecache
 import os
 import sys
 from types import FrameType
@@ -24,6 +23,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..errors import E, ExportError
 from ..step.places import is_users
+from ..step.source import conditions_at
 
 _RELATIONS: dict[Any, Callable[..., torch.Tensor]] = {
     sympy.Eq: torch.eq,
@@ -96,7 +96,7 @@ class Answers:
     def _answer(self, condition: torch.Tensor, frame: FrameType) -> bool:
         path, number = frame.f_code.co_filename, frame.f_lineno
         line = f"{os.path.basename(path)}:{number}"
-        if any(loop.lineno <= number <= loop.end_lineno for loop in _tests_of_loops(path)):
+        if any(isinstance(asks, ast.While) for asks in conditions_at(path, number)):
             raise ValuesDecide(
                 E.VALUE_DEPENDENT,
                 f"{line}: the step repeats a loop as often as values say; let it run as often as it "
@@ -106,16 +106,6 @@ class Answers:
         answer = self._given[place] if place < len(self._given) else True
         self.asked.append(Asked(condition, line, answer))
         return answer
-
-
-@functools.lru_cache(maxsize=64)
-def _tests_of_loops(path: str) -> list[Any]:
-    """The conditions of a file's `while`."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(path)))
-    except SyntaxError:
-        return []
-    return [node.test for node in ast.walk(tree) if isinstance(node, ast.While)]
 
 
 _answers: Optional[Answers] = None

@@ -11,7 +11,6 @@ import ast
 import contextlib
 import functools
 import itertools
-import linecache
 import os
 import re
 import sys
@@ -26,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import package
 from ..step.places import is_users
+from ..step.source import conditions_at
 from .decisions import answer_of, run_with_answers
 from .python_floats import as_number, functions_of_math
 from .python_numbers import (
@@ -104,7 +104,7 @@ def _passing_condition(
                 frame = frame.f_back
             path, line = frame.f_code.co_filename, frame.f_lineno
             place = f"{os.path.basename(path)}:{line}"
-            if place not in places and not _is_clamp(_condition_at(path, line)):
+            if place not in places and not _is_clamp(_check_at(path, line)):
                 places.append(place)
             return passes
 
@@ -124,35 +124,22 @@ def _passing(frame: FrameType) -> Optional[bool]:
 
 def passing_at(path: str, line: int) -> Optional[bool]:
     """What the condition on a line of a file is where the check passes, or None: no check."""
-    node = _condition_at(path, line)
-    return (
-        None
-        if node is None
-        else _needed(node.test, not isinstance(node, ast.If) or _is_clamp(node))
-    )
+    check = _check_at(path, line)
+    if check is None:
+        return None
+    return _needed(check.test, isinstance(check, ast.Assert) or _is_clamp(check))
 
 
-def _condition_at(path: str, line: int) -> Any:
-    for node in _conditions(path):
-        if node.test.lineno <= line <= (node.test.end_lineno or node.test.lineno):
-            return node
-    return None
+def _check_at(path: str, line: int) -> Any:
+    """The check whose condition is on a line of a file, or None."""
+    return next(filter(_is_check, conditions_at(path, line)), None)
 
 
-@functools.lru_cache(maxsize=64)
-def _conditions(path: str) -> list[Any]:
-    """Assertions of a file, and each `if` that does nothing but raise, or clamp what is not finite."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(path)))
-    except SyntaxError:
-        return []
-    return [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assert)
-        or isinstance(node, ast.If)
-        and (_only_raises(node.body) or _is_clamp(node))
-    ]
+def _is_check(node: Any) -> bool:
+    """Whether it is an assertion, or an `if` that does nothing but raise, or clamp what is not finite."""
+    if isinstance(node, ast.If):
+        return _only_raises(node.body) or _is_clamp(node)
+    return isinstance(node, ast.Assert)
 
 
 _NOT_FINITE = re.compile(r"(not torch\.isfinite\((\w+)\)\.all|torch\.isinf\((\w+)\)\.any)\(\)")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import linecache
 import os
 import sys
 from typing import Any, Callable, NoReturn, Protocol
@@ -16,6 +15,7 @@ import torch
 
 from .. import package
 from ..step.places import PYTORCH, is_pythons
+from ..step.source import syntax_of
 from .values import Comparison, Expr
 
 _OPTIM = os.path.join(PYTORCH, "optim")
@@ -66,13 +66,9 @@ def catches_zero_division() -> bool:
 @functools.cache
 def _guarded_lines(path: str) -> tuple[range, ...]:
     """The lines of a Python file where a division by zero is handled."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(path)))
-    except SyntaxError:
-        return ()
     return tuple(
         range(node.body[0].lineno, (node.body[-1].end_lineno or 0) + 1)
-        for node in ast.walk(tree)
+        for node in ast.walk(syntax_of(path))
         if isinstance(node, ast.Try) and any(map(_handles_zero_division, node.handlers))
     )
 
