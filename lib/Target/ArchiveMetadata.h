@@ -129,23 +129,48 @@ struct UnitInfo {
   std::vector<std::string> prefetchForward, prefetchBackward;
 };
 
+/// Which of an optimizer's implementations a group has.
+enum class ImplementationInfo { ForLoop, Foreach, Fused };
+
 /// A parameter group; hyperparameters are what describes it, by name.
 struct GroupInfo {
   using Value = std::variant<bool, double, std::string, std::vector<double>>;
   std::vector<std::string> parameters;
-  std::string optimizer;      // adamw; or with its module: lion.Lion
-  std::string implementation; // for-loop, foreach, fused
+  std::string optimizer; // adamw; or with its module: lion.Lion
+  ImplementationInfo implementation = ImplementationInfo::ForLoop;
   double lr = 0.0;
   std::map<std::string, Value> hyperparameters; // that do not change
+};
+
+/// How a number of the step is computed.
+enum class NumberOp {
+  Hyperparameter,
+  StepCount,
+  Former,
+  Add,
+  Subtract,
+  Multiply,
+  Divide,
+  Power,
+  Negate,
+  SquareRoot,
+  Exponential,
+  Logarithm,
+  Cosine,
+  Round,
+  SelectEqual,
+  SelectLess,
+  SelectLessEqual
 };
 
 /// A number of the step, from earlier ones and constants.
 struct NumberInfo {
   using Operand = std::variant<double, std::string>;
-  std::string name, op;
+  std::string name;
+  NumberOp op;
   std::vector<Operand> operands;
   std::string hyperparameter; // of the rule's group, that it is
-  std::string next;           // of "former": the number that it is afterwards
+  std::string next;           // of a former one: the number that it is then
 };
 
 /// What a step does to each of its parameters.

@@ -33,8 +33,10 @@ static GroupInfo readGroup(const JsonReader &json,
       member.fail("in one group only");
   });
   group.optimizer = readFqn(json["optimizer"]);
-  group.implementation =
-      json["implementation"].asOneOf({"for-loop", "foreach", "fused"});
+  group.implementation = json["implementation"].asOneOf<ImplementationInfo>(
+      {{"for-loop", ImplementationInfo::ForLoop},
+       {"foreach", ImplementationInfo::Foreach},
+       {"fused", ImplementationInfo::Fused}});
   JsonReader values = json["hyperparameters"];
   group.lr = values["lr"].asDouble();
   values.forEachField([&](const std::string &name, const JsonReader &value) {
@@ -46,35 +48,40 @@ static GroupInfo readGroup(const JsonReader &json,
 
 static NumberInfo readNumber(const JsonReader &json,
                              const std::set<std::string> &known) {
-  static const std::map<std::string, size_t> operands = {
-      {"hyperparameter", 0},
-      {"step_count", 0},
-      {"former", 1},
-      {"add", 2},
-      {"subtract", 2},
-      {"multiply", 2},
-      {"divide", 2},
-      {"power", 2},
-      {"negate", 1},
-      {"sqrt", 1},
-      {"exp", 1},
-      {"log", 1},
-      {"cos", 1},
-      {"round", 1},
-      {"select_equal", 4},
-      {"select_less", 4},
-      {"select_less_equal", 4}};
+  struct Known {
+    NumberOp op;
+    size_t operands;
+  };
+  static const std::map<std::string, Known> ops = {
+      {"hyperparameter", {NumberOp::Hyperparameter, 0}},
+      {"step_count", {NumberOp::StepCount, 0}},
+      {"former", {NumberOp::Former, 1}},
+      {"add", {NumberOp::Add, 2}},
+      {"subtract", {NumberOp::Subtract, 2}},
+      {"multiply", {NumberOp::Multiply, 2}},
+      {"divide", {NumberOp::Divide, 2}},
+      {"power", {NumberOp::Power, 2}},
+      {"negate", {NumberOp::Negate, 1}},
+      {"sqrt", {NumberOp::SquareRoot, 1}},
+      {"exp", {NumberOp::Exponential, 1}},
+      {"log", {NumberOp::Logarithm, 1}},
+      {"cos", {NumberOp::Cosine, 1}},
+      {"round", {NumberOp::Round, 1}},
+      {"select_equal", {NumberOp::SelectEqual, 4}},
+      {"select_less", {NumberOp::SelectLess, 4}},
+      {"select_less_equal", {NumberOp::SelectLessEqual, 4}}};
   NumberInfo number;
   number.name = readName(json["name"]);
-  number.op = json["op"].asString();
-  auto op = operands.find(number.op);
-  if (op == operands.end())
+  auto found = ops.find(json["op"].asString());
+  if (found == ops.end())
     json["op"].fail("an operation on numbers of the step");
-  if (number.op == "hyperparameter")
+  const auto &[name, op] = *found;
+  number.op = op.op;
+  if (number.op == NumberOp::Hyperparameter)
     number.hyperparameter = json["hyperparameter"].asString();
-  if (number.op == "former")
+  if (number.op == NumberOp::Former)
     number.next = json["next"].asString();
-  if (op->second == 0)
+  if (op.operands == 0)
     return number;
   json["operands"].forEach([&](const JsonReader &operand) {
     if (!operand.isString())
@@ -84,8 +91,8 @@ static NumberInfo readNumber(const JsonReader &json,
     else
       operand.fail("a number, or the name of an earlier one");
   });
-  if (number.operands.size() != op->second)
-    json["operands"].fail("as many as " + number.op + " takes");
+  if (number.operands.size() != op.operands)
+    json["operands"].fail("as many as " + name + " takes");
   return number;
 }
 
@@ -108,10 +115,11 @@ static void readBody(const JsonReader &json, RuleInfo &rule) {
     if (!numbers.insert(rule.numbers.back().name).second)
       number["name"].fail("a name of its own");
   });
-  json["numbers"].forEach([&](const JsonReader &number) {
-    if (number["op"].asString() == "former" &&
-        !numbers.count(number["next"].asString()))
-      number["next"].fail("the name of a number");
+  size_t read = 0;
+  json["numbers"].forEach([&](const JsonReader &json) {
+    const NumberInfo &number = rule.numbers[read++];
+    if (number.op == NumberOp::Former && !numbers.count(number.next))
+      json["next"].fail("the name of a number");
   });
   json["arguments"].forEach([&](const JsonReader &argument) {
     ArgumentInfo info;

@@ -99,7 +99,7 @@ static void separateScheduled(const JsonReader &rules,
   }
   for (const RuleInfo &rule : metadata.optimizer.rules)
     for (const NumberInfo &number : rule.numbers)
-      if (number.op == "hyperparameter" &&
+      if (number.op == NumberOp::Hyperparameter &&
           !columns.count({number.hyperparameter, rule.group}))
         rules.fail("rules whose hyperparameters are columns of `schedule`, "
                    "which " +

@@ -41,7 +41,7 @@ private:
     const NumberInfo *number = numbers.lookup(name);
     if (!number || values.contains(name))
       return;
-    if (number->op == "former")
+    if (number->op == NumberOp::Former)
       return buildRecurrence();
     SmallVector<Value> operands;
     for (const NumberInfo::Operand &operand : number->operands)
@@ -70,7 +70,7 @@ private:
     SmallVector<const NumberInfo *> formers;
     SmallVector<Value> initial;
     for (const NumberInfo &number : rule.numbers)
-      if (number.op == "former") {
+      if (number.op == NumberOp::Former) {
         formers.push_back(&number);
         initial.push_back(get(number.operands.front()));
       }
@@ -98,42 +98,47 @@ private:
 
   Value create(const NumberInfo &number, ValueRange v) {
     Type f64 = builder.getF64Type();
-    StringRef op = number.op;
-    if (op == "hyperparameter")
+    switch (number.op) {
+    case NumberOp::Hyperparameter:
       return HyperparameterOp::create(builder, loc, f64, number.hyperparameter,
                                       rule.group);
-    if (op == "step_count")
+    case NumberOp::StepCount:
       return StepCountOp::create(builder, loc, f64);
-    if (op == "add")
+    case NumberOp::Former:
+      break; // of a recurrence
+    case NumberOp::Add:
       return arith::AddFOp::create(builder, loc, v[0], v[1]);
-    if (op == "subtract")
+    case NumberOp::Subtract:
       return arith::SubFOp::create(builder, loc, v[0], v[1]);
-    if (op == "multiply")
+    case NumberOp::Multiply:
       return arith::MulFOp::create(builder, loc, v[0], v[1]);
-    if (op == "divide")
+    case NumberOp::Divide:
       return arith::DivFOp::create(builder, loc, v[0], v[1]);
-    if (op == "power")
+    case NumberOp::Power:
       return math::PowFOp::create(builder, loc, v[0], v[1]);
-    if (op == "negate")
+    case NumberOp::Negate:
       return arith::NegFOp::create(builder, loc, v[0]);
-    if (op == "sqrt")
+    case NumberOp::SquareRoot:
       return math::SqrtOp::create(builder, loc, v[0]);
-    if (op == "exp")
+    case NumberOp::Exponential:
       return math::ExpOp::create(builder, loc, v[0]);
-    if (op == "log")
+    case NumberOp::Logarithm:
       return math::LogOp::create(builder, loc, v[0]);
-    if (op == "cos")
+    case NumberOp::Cosine:
       return math::CosOp::create(builder, loc, v[0]);
-    if (op == "round") {
+    case NumberOp::Round: {
       Value narrow =
           arith::TruncFOp::create(builder, loc, builder.getF32Type(), v[0]);
       return arith::ExtFOp::create(builder, loc, f64, narrow);
     }
-    if (op == "select_equal")
+    case NumberOp::SelectEqual:
       return select(arith::CmpFPredicate::OEQ, v);
-    if (op == "select_less")
+    case NumberOp::SelectLess:
       return select(arith::CmpFPredicate::OLT, v);
-    return select(arith::CmpFPredicate::OLE, v);
+    case NumberOp::SelectLessEqual:
+      return select(arith::CmpFPredicate::OLE, v);
+    }
+    llvm_unreachable("a number that nothing computes");
   }
 
   OpBuilder &builder;
@@ -157,17 +162,26 @@ struct ToAttribute {
 };
 } // namespace
 
+static Implementation toAttribute(ImplementationInfo implementation) {
+  switch (implementation) {
+  case ImplementationInfo::ForLoop:
+    return Implementation::ForLoop;
+  case ImplementationInfo::Foreach:
+    return Implementation::Foreach;
+  case ImplementationInfo::Fused:
+    return Implementation::Fused;
+  }
+  llvm_unreachable("an implementation without an attribute");
+}
+
 static OptimizerAttr getIdentity(MLIRContext *context, const GroupInfo &group) {
   Builder builder(context);
   SmallVector<NamedAttribute> hyperparameters;
   for (const auto &[name, value] : group.hyperparameters)
     hyperparameters.push_back(
         builder.getNamedAttr(name, std::visit(ToAttribute{builder}, value)));
-  auto implementation = group.implementation == "fused" ? Implementation::Fused
-                        : group.implementation == "foreach"
-                            ? Implementation::Foreach
-                            : Implementation::ForLoop;
-  return OptimizerAttr::get(context, group.optimizer, implementation,
+  return OptimizerAttr::get(context, group.optimizer,
+                            toAttribute(group.implementation),
                             builder.getDictionaryAttr(hyperparameters));
 }
 
