@@ -60,7 +60,7 @@ private:
   }
 
   LogicalResult exportOp(Operation *op) {
-    if (ScalarTable::isScalar(op))
+    if (isStepScalar(op))
       return scalars.add(op);
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case<aten::CallOp, LoadOp, StoreOp, UpdateOp, func::ReturnOp>(

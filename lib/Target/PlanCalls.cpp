@@ -30,12 +30,6 @@ static std::optional<ScalarKind> getSelect(arith::CmpFPredicate predicate) {
   }
 }
 
-bool ScalarTable::isScalar(Operation *op) {
-  return isa<HyperparameterOp, StepCountOp, StateValueOp, RecurrenceOp>(op) ||
-         isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
-             op->getDialect());
-}
-
 std::optional<int> ScalarTable::lookup(Value value) const {
   auto it = indices.find(value);
   return it == indices.end() ? std::nullopt : std::optional(it->second);

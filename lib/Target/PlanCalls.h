@@ -30,9 +30,6 @@ public:
   /// Adds the results of an op that is a step scalar; fails with an error where
   /// the plan cannot evaluate it.
   mlir::LogicalResult add(mlir::Operation *op);
-  /// Whether `op` computes step scalars.
-  static bool isScalar(mlir::Operation *op);
-
   std::optional<int> lookup(mlir::Value value) const;
   std::vector<std::unique_ptr<plan::ScalarT>> take() {
     return std::move(scalars);

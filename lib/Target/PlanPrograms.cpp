@@ -91,7 +91,7 @@ private:
   }
 
   LogicalResult exportOp(Operation *op) {
-    if (ScalarTable::isScalar(op))
+    if (isStepScalar(op))
       return scalars.add(op);
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case<CmdValueOp, CmdAtenOp, CmdUpdateOp, CmdCopyOp, CmdCollectiveOp,

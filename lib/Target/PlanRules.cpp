@@ -39,7 +39,7 @@ fsdp::exportRule(func::FuncOp function, const PlanSymbols &symbols,
                  << result.getType() << ", which is no tensor of a rule";
         rule->results.push_back(values.lookup(result));
       }
-    } else if (ScalarTable::isScalar(&op)) {
+    } else if (isStepScalar(&op)) {
       if (failed(scalars.add(&op)))
         return failure();
     } else if (auto call = dyn_cast<aten::CallOp>(op)) {

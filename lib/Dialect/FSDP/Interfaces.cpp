@@ -5,12 +5,20 @@
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "plan/Collectives.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/MLIRContext.h"
 
 using namespace mlir;
 using namespace fsdp;
 
 #include "fsdp/Dialect/FSDP/FSDPInterfaces.cpp.inc"
+
+bool fsdp::isStepScalar(Operation *op) {
+  return op->hasTrait<StepScalar>() ||
+         isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
+             op->getDialect());
+}
 
 RankedTensorType fsdp::getMovedType(Value value) {
   if (auto future = dyn_cast<FutureType>(value.getType()))

@@ -13,8 +13,6 @@
 #include "fsdp/Transforms/Programs.h"
 #include "plan/PlanTypes.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -107,9 +105,7 @@ private:
         operand.set(values.lookup(operand.get()));
       return success();
     }
-    if (isa<HyperparameterOp, StepCountOp, StateValueOp>(op) ||
-        isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
-            op->getDialect())) {
+    if (isStepScalar(op)) {
       for (Value result : op->getResults())
         values.map(result, result);
       return success();

@@ -247,7 +247,7 @@ def FSDP_UpdateOp : FSDP_Op<"update", [AttrSizedOperandSegments,
   let hasVerifier = 1;
 }
 
-def FSDP_HyperparameterOp : FSDP_Op<"hyperparameter", [Pure]> {
+def FSDP_HyperparameterOp : FSDP_Op<"hyperparameter", [Pure, FSDP_StepScalar]> {
   let summary = "A number of a parameter group in this step";
   let description = [{
     The learning rate, `"lr"`, or another one that a schedule changes: one of
@@ -265,13 +265,13 @@ def FSDP_HyperparameterOp : FSDP_Op<"hyperparameter", [Pure]> {
   let assemblyFormat = "$name `of` $group attr-dict";
 }
 
-def FSDP_StepCountOp : FSDP_Op<"step_count", [Pure]> {
+def FSDP_StepCountOp : FSDP_Op<"step_count", [Pure, FSDP_StepScalar]> {
   let summary = "The number of this step: 1.0 in the first";
   let results = (outs F64:$result);
   let assemblyFormat = "attr-dict";
 }
 
-def FSDP_StateValueOp : FSDP_Op<"state_value", [Pure,
+def FSDP_StateValueOp : FSDP_Op<"state_value", [Pure, FSDP_StepScalar,
     DeclareOpInterfaceMethods<FSDP_StateAccessOpInterface, ["getReadStates"]>,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "The one number of a state, as it is before this step";
@@ -288,8 +288,8 @@ def FSDP_StateValueOp : FSDP_Op<"state_value", [Pure,
   let assemblyFormat = "$state attr-dict";
 }
 
-def FSDP_RecurrenceOp : FSDP_Op<"recurrence", [Pure, IsolatedFromAbove,
-    SingleBlock]> {
+def FSDP_RecurrenceOp : FSDP_Op<"recurrence", [Pure, FSDP_StepScalar,
+    IsolatedFromAbove, SingleBlock]> {
   let summary = "Numbers that follow from what they were in the step before";
   let description = [{
     In the first step the results are the operands. In any later one they are

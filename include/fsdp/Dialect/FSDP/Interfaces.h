@@ -17,6 +17,13 @@ namespace plan {
 struct CollectiveInfo;
 } // namespace plan
 
+/// Whether an op gives step scalars: one of this dialect that says so, or
+/// arithmetic of them.
+bool isStepScalar(mlir::Operation *op);
+
+template <typename Op>
+class StepScalar : public mlir::OpTrait::TraitBase<Op, StepScalar> {};
+
 /// The type of a tensor, or of the one that a future will give.
 mlir::RankedTensorType getMovedType(mlir::Value value);
 

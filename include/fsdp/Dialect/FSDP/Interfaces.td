@@ -5,6 +5,12 @@
 
 include "mlir/IR/OpBase.td"
 
+/// Gives step scalars: numbers that are computed in front of each step, in f64
+/// as Python computes them.
+def FSDP_StepScalar : NativeOpTrait<"StepScalar"> {
+  let cppNamespace = "::fsdp";
+}
+
 def FSDP_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
   let cppNamespace = "::fsdp";
   let description = [{
