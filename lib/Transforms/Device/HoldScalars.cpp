@@ -5,6 +5,7 @@
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
+#include "plan/OperatorSchema.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -26,6 +27,7 @@ struct TensorForm {
   StringRef callee, argument;
   StringRef taking; // the overload whose argument there is a tensor; or
   int factorOf = 0; // without one, the operand that the number is a factor of
+  bool isRate = false; // it is read in f32, whatever the parameter is
 };
 
 constexpr TensorForm kForms[] = {
@@ -48,9 +50,9 @@ constexpr TensorForm kForms[] = {
     {"sub.Tensor", "alpha", "", 1},
     {"addcmul", "value", "", 1},
     {"addcdiv", "value", "", 1},
-    {"_fused_adam", "lr", "_fused_adam.tensor_lr"},
-    {"_fused_adamw", "lr", "_fused_adamw.tensor_lr"},
-    {"_fused_sgd", "lr", "_fused_sgd.tensor_lr"},
+    {"_fused_adam", "lr", "_fused_adam.tensor_lr", 0, true},
+    {"_fused_adamw", "lr", "_fused_adamw.tensor_lr", 0, true},
+    {"_fused_sgd", "lr", "_fused_sgd.tensor_lr", 0, true},
 };
 
 /// Where numbers become tensors.
@@ -185,7 +187,7 @@ static LogicalResult refuse(aten::CallOp call, StringRef argument) {
       << argument
       << "'; on GPUs such numbers are in memory, and no overload of it takes a "
          "tensor there";
-  if (call.getCallee().starts_with("_fused"))
+  if (plan::isFusedOptimizer(call.getQualifiedName().first))
     error << "; give the optimizer fused=False";
   return error;
 }
@@ -194,8 +196,7 @@ void Holder::replaceNumber(aten::CallOp call, unsigned operand,
                            const TensorForm &form) {
   builder.setInsertionPoint(call);
   Value number = call->getOperand(operand);
-  if (form.callee.starts_with("_fused")) {
-    // These read their rate in f32, whatever the parameter is.
+  if (form.isRate) {
     call.setCallee(form.taking);
     call->setOperand(operand, hold(number, builder.getF32Type(), call));
     return;
