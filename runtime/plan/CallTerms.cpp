@@ -190,9 +190,9 @@ bool ProgramTerms::callAlike(const AtenT &call) {
     write(result, {{0, bytesOf(result), terms.zero()}});
     return true;
   }
-  bool isSum = call.name == "aten::add" && call.overload == "Tensor";
+  bool isAddition = call.name == "aten::add" && call.overload == "Tensor";
   if (Extents added = read(other);
-      isSum && added.size() == 1 && added[0].term == terms.zero())
+      isAddition && added.size() == 1 && added[0].term == terms.zero())
     return same(source);
   int state = stateOf(source);
   if (state == -1)
@@ -200,7 +200,7 @@ bool ProgramTerms::callAlike(const AtenT &call) {
   if (call.name == "aten::mul" && call.overload == "Tensor" &&
       plan.states[state]->fqn == scaleStateName)
     return same(other);
-  if (!isSum || plan.states[state]->role != Role::Gradient ||
+  if (!isAddition || plan.states[state]->role != Role::Gradient ||
       written.count(state) || beginOf(source) ||
       bytesOf(source) != ofState(state).bytes() || !same(other))
     return false;

@@ -106,11 +106,11 @@ private:
     if (update.skip != -1)
       skipped = update.skip;
     const StateT &changed = *plan.states[update.parameter];
-    bool isSum = changed.role == Role::Gradient;
+    bool accumulates = changed.role == Role::Gradient;
     Extents local = memory.rowMajor(update.gradient);
     Extents all = ofAllRanks(local, changed);
     DType dtype = program.values[update.gradient]->dtype;
-    uint32_t parameter = isSum ? changed.parameter : update.parameter;
+    uint32_t parameter = accumulates ? changed.parameter : update.parameter;
     for (uint32_t member :
          shared.membersOf(parameter, update.begin, update.end)) {
       if (!hasElements(member))
@@ -120,15 +120,15 @@ private:
       uint64_t begin = member == parameter ? 0 : state.flat_offset * size;
       Extents own = cut(all, begin, *numElements(state.shape) * size);
       gradient(member, own, size);
-      if (!isSum)
+      if (!accumulates)
         rule(update, member);
     }
     for (Extent &extent : local)
       extent.term =
-          isSum ? memory.terms.accumulated(extent.term, update.parameter,
-                                           changed.fqn)
-                : memory.terms.leaf(DigestOf()
-                                    << std::string("updated") << changed.fqn);
+          accumulates ? memory.terms.accumulated(extent.term, update.parameter,
+                                                 changed.fqn)
+                      : memory.terms.leaf(DigestOf() << std::string("updated")
+                                                     << changed.fqn);
     if (update.staged != -1)
       memory.write(update.staged, local);
     else
@@ -167,14 +167,14 @@ private:
     uint32_t dims = 0;
     double divisor = 1;
     /// Below what is added to other micro-batches.
-    bool isSum = false;
+    bool isAccumulated = false;
     uint32_t innerDims = 0;
     double innerDivisor = 1;
     bool ofOther = false; // another parameter's sum
   };
 
   /// Whether a term is a sum over ranks, in whichever dtype.
-  bool isSum(Term term) const {
+  bool isReduced(Term term) const {
     while (memory.terms[term].kind == TermInfo::Cast)
       term = memory.terms[term].of;
     return memory.terms[term].kind == TermInfo::Reduced;
@@ -187,7 +187,7 @@ private:
     double before = numRanks(plan) == 1 ? of : 1;
     auto reduce = [&](uint32_t dims, double divisor) {
       (mean.dims |= dims), mean.divisor *= divisor;
-      if (mean.isSum)
+      if (mean.isAccumulated)
         (mean.innerDims |= dims), mean.innerDivisor *= divisor;
     };
     for (;; mean.of = terms[mean.of].of) {
@@ -195,15 +195,15 @@ private:
       if (info.kind == TermInfo::Reduced) {
         before = gradientDivisors(info.to, of).before;
         reduce(info.dims, info.divisor);
-      } else if (info.kind == TermInfo::Divided && isSum(info.of)) {
+      } else if (info.kind == TermInfo::Divided && isReduced(info.of)) {
         reduce(0, info.divisor); // of one element, whose sum is no bucket
       } else if (info.kind == TermInfo::Divided && before != 1 &&
                  mean.divisor != of) {
         // In float16 some of the division comes first; one rank has no sum.
         reduce(0, info.divisor);
         before = numRanks(plan) == 1 ? before : 1;
-      } else if (info.kind == TermInfo::Accumulated && !mean.isSum) {
-        mean.isSum = true;
+      } else if (info.kind == TermInfo::Accumulated && !mean.isAccumulated) {
+        mean.isAccumulated = true;
         int owner = plan.states[info.state]->parameter;
         mean.ofOther = owner != static_cast<int>(parameter) &&
                        owner != plan.states[parameter]->flat;
@@ -241,7 +241,7 @@ private:
       isMean &= !mean.ofOther &&
                 (!isLast ||
                  (mean.dims == dims && mean.divisor == divisorOf(parameter) &&
-                  mean.isSum == (plan.micro_batches > 1)));
+                  mean.isAccumulated == (plan.micro_batches > 1)));
       if (!first)
         first = mean;
       isMean &= first->dims == mean.dims && first->divisor == mean.divisor &&
@@ -251,7 +251,7 @@ private:
     digest << digestOf(memory.terms, parts) << uint64_t(isMean)
            << uint64_t(microBatches) << ownDivisorOf(parameter);
     Computed &said = say(MeaningKind::Gradient, parameter, parts, digest.get());
-    if (first && isLast && first->isSum) {
+    if (first && isLast && first->isAccumulated) {
       said.dims = first->innerDims;
       said.divisor = first->innerDivisor;
     } else if (first && !isLast) {
