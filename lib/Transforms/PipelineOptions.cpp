@@ -45,6 +45,21 @@ static std::string explainUnknown(StringRef owner, StringRef unknown,
          llvm::join(names, ", ");
 }
 
+/// Says why the options of `owner` cannot be read, of which `names` gives all.
+static LogicalResult
+failToRead(StringRef owner, StringRef why,
+           llvm::function_ref<std::vector<std::string>()> names,
+           llvm::function_ref<LogicalResult(const Twine &)> fail) {
+  if (why.empty()) { // a parser has said it
+    printIdentifierIfNone(E::Option);
+    return failure();
+  }
+  StringRef unknown = getUnknown(why);
+  if (unknown.empty())
+    return failAs(E::Option, fail, owner + ": " + why.trim());
+  return failAs(E::Option, fail, explainUnknown(owner, unknown, names()));
+}
+
 /// The names of a pass's options, which a pass shows nobody but in the text of
 /// a pipeline: `pass{name=value name=value}`, with braces around values that
 /// have spaces.
@@ -73,18 +88,9 @@ static std::vector<std::string> getOptionNames(Pass &pass) {
 LogicalResult ModulePass::initializeOptions(StringRef options,
                                             ErrorHandler fail) {
   return Pass::initializeOptions(options, [&](const Twine &message) {
-    std::string why = message.str();
-    if (why.empty()) { // a parser has said it
-      printIdentifierIfNone(E::Option);
-      return failure();
-    }
-    StringRef unknown = getUnknown(why);
-    if (unknown.empty())
-      return failAs(E::Option, fail,
-                    getArgument() + ": " + StringRef(why).trim());
-    return failAs(
-        E::Option, fail,
-        explainUnknown(getArgument(), unknown, getOptionNames(*this)));
+    return failToRead(
+        getArgument(), message.str(), [&] { return getOptionNames(*this); },
+        fail);
   });
 }
 
@@ -108,14 +114,8 @@ LogicalResult NamedOptions::parse(StringRef pipeline, StringRef text,
                           " is given more than once; leave one of them out");
     return success();
   }
-  if (why.empty()) { // a parser has said it
-    printIdentifierIfNone(E::Option);
-    return failure();
-  }
-  StringRef unknown = getUnknown(why);
-  if (unknown.empty())
-    return failAs(E::Option, fail, pipeline + ": " + StringRef(why).trim());
-  return failAs(E::Option, fail, explainUnknown(pipeline, unknown, getNames()));
+  return failToRead(
+      pipeline, why, [&] { return getNames(); }, fail);
 }
 
 std::string NamedOptions::getText() const {
