@@ -12,6 +12,7 @@ from typing import Any, Mapping
 import torch
 
 from ..errors import E, ExportError
+from ..step.places import at_line
 
 # Of `fsdp.json` (docs/archive.md).
 FORMAT_VERSION = 7
@@ -95,10 +96,8 @@ def _check(archive: bytes, metadata: Mapping[str, Any]) -> None:
             wanted = entry["op"] + (f".{entry['overload']}" if entry["overload"] else "")
             found = node.schema().split("(")[0]
             if found != wanted:
-                place = f"{entry['source']}: " if entry["source"] else ""
-                raise ExportError(
-                    E.ARCHIVE_CONTENTS, f"{place}TorchScript reads the op {wanted} as {found}"
-                )
+                what = f"TorchScript reads the op {wanted} as {found}"
+                raise ExportError(E.ARCHIVE_CONTENTS, at_line(entry["source"], what))
         if len(nodes) != len(described):
             raise ExportError(
                 E.ARCHIVE_CONTENTS,

@@ -17,10 +17,11 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
+from ..capture.nodes import is_backward, location, refusal
 from ..capture.program import Program
 from ..dtypes import DTYPES, dtype_name
 from ..errors import E, ExportError
-from ..step.places import user_location
+from ..step.places import at_line
 from ..step.names import StateNames, plain_path
 from ..step.programs import StepProgram
 from .writable import check_writable
@@ -119,7 +120,7 @@ class ProgramWriter:
 
     def _call(self, node: fx.Node) -> None:
         op = node.target
-        where = user_location(node.meta.get("stack_trace") or "")
+        where = location(node)
         check_writable(node)
         schema = op._schema
         values = []
@@ -131,9 +132,7 @@ class ProgramWriter:
             elif argument.has_default_value():
                 values.append(argument.default_value)
             else:
-                raise ExportError(
-                    E.ARCHIVE_CONTENTS, f"{where}: {op} lacks its argument {argument.name}"
-                )
+                raise refusal(E.ARCHIVE_CONTENTS, node, f"{op} lacks its argument {argument.name}")
         results = self._results(node, call_text(op, values, self._spelled, where))
         self._nodes.append(
             {
@@ -142,22 +141,22 @@ class ProgramWriter:
                 "results": results,
                 "module": self._module(node),
                 "phase": _phase(node),
-                **self._checkpoint(node, where),
+                **self._checkpoint(node),
                 "source": where,
             }
         )
 
-    def _checkpoint(self, node: fx.Node, where: str) -> dict[str, Any]:
+    def _checkpoint(self, node: fx.Node) -> dict[str, Any]:
         """The number of the checkpoint that `node` is in, and whether its policy keeps the result."""
         region = node.meta.get("ac_graph_id")
         if region is None or _phase(node) == "backward":
             return {"checkpoint": None, "keep": False}
         policy = node.meta.get("recompute")
         if policy in (CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFFLOAD):
-            raise ExportError(
+            raise refusal(
                 E.ACTIVATION_POLICY,
-                f"{where + ': ' if where else ''}the checkpoint's policy gives {policy.name} for "
-                f"{node.target}, which does not exist here; save it (MUST_SAVE) or recompute it",
+                node,
+                f"the checkpoint's policy gives {policy.name} for {node.target}, which does not exist here; save it (MUST_SAVE) or recompute it",
             )
         keep = policy in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
         # PyTorch counts checkpoints over all captures of a process.
@@ -179,10 +178,11 @@ class ProgramWriter:
             return [name]
         is_list = len(returns) == 1 and isinstance(value, (list, tuple))
         if not is_list and not (isinstance(value, (tuple, list)) and len(value) == len(returns)):
-            raise ExportError(
+            raise refusal(
                 E.ARCHIVE_VALUE,
-                f"{user_location(node.meta.get('stack_trace') or '')}: {node.target} gives "
-                f"{type(value).__name__}, not tensors; keep the step's values tensors",
+                node,
+                f"{node.target} gives {type(value).__name__}, not tensors; keep the step's values "
+                "tensors",
             )
         names: list[Optional[str]] = []
         targets: list[str] = []
@@ -196,10 +196,10 @@ class ProgramWriter:
                 names.append(name)
                 targets.append(name)
             else:
-                raise ExportError(
+                raise refusal(
                     E.ARCHIVE_VALUE,
-                    f"{user_location(node.meta.get('stack_trace') or '')}: {node.target} gives a "
-                    "number beside its tensors, which cannot be exported",
+                    node,
+                    f"{node.target} gives a number beside its tensors, which cannot be exported",
                 )
         if is_list:
             whole = self._unused(f"{node.name}_list")
@@ -247,12 +247,10 @@ def call_text(
     for argument, value in zip(schema.arguments, values, strict=True):
         text = _literal(value, str(argument.type), spelled)
         if text is None:
-            place = f"{where}: " if where else ""
-            raise ExportError(
-                E.ARCHIVE_VALUE,
-                f"{place}{op} has {value!r} as its argument {argument.name}, which an archive "
-                "cannot hold",
+            what = (
+                f"{op} has {value!r} as its argument {argument.name}, which an archive cannot hold"
             )
+            raise ExportError(E.ARCHIVE_VALUE, at_line(where, what))
         if argument.kwarg_only:
             keywords.append(f"{argument.name}={text}")
         else:
@@ -320,7 +318,7 @@ def _float(value: float) -> str:
 
 
 def _phase(node: fx.Node) -> str:
-    return "backward" if node.meta.get("partitioner_tag") == "is_backward" else "forward"
+    return "backward" if is_backward(node.meta) else "forward"
 
 
 def _module_path(node: fx.Node, names: StateNames) -> Optional[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from ..errors import E, ExportError
-from ..step.places import user_location
+from ..capture.nodes import refusal
+from ..errors import E
 from ..step.dense import REMEDY
 
 # Of operators that PyTorch's own libraries register; the others come with a Python package.
@@ -17,14 +17,14 @@ def check_writable(node: fx.Node) -> None:
     """Raises ExportError, with the user's line, where no plan can call what `node` calls."""
     op = node.target
     if str(op).startswith("auto_functionalized"):
-        raise _refusal(
+        raise refusal(
             E.OPERATOR_REFUSED,
             node,
             f"the step calls {node.args[0]._schema.name}, an operator of torch.library that changes "
             "its arguments; let it return what is new",
         )
     if not isinstance(op, torch._ops.OpOverload):
-        raise _refusal(
+        raise refusal(
             E.OPERATOR_REFUSED,
             node,
             f"the step uses {op}, which is not a tensor op and cannot be exported; write it as "
@@ -32,14 +32,14 @@ def check_writable(node: fx.Node) -> None:
         )
     name = op._schema.name
     if name in _defined_in_python():
-        raise _refusal(
+        raise refusal(
             E.OPERATOR_REFUSED,
             node,
             f"the step calls {name}, an operator with a body in Python alone, and no Python runs "
             "while a plan does; call the tensor code in it as a plain function",
         )
     if op.namespace not in _OWN:
-        raise _refusal(
+        raise refusal(
             E.OPERATOR_REFUSED,
             node,
             f"the step calls {name}, an operator of a library that is loaded into Python, and no "
@@ -47,20 +47,15 @@ def check_writable(node: fx.Node) -> None:
         )
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor) and value.layout != torch.strided:
-        raise _refusal(
+        raise refusal(
             E.OPERATOR_REFUSED, node, f"the step makes a sparse tensor ({op}), and {REMEDY}"
         )
     if op is torch.ops.aten._local_scalar_dense.default:
-        raise _refusal(
+        raise refusal(
             E.VALUE_DEPENDENT,
             node,
             "the step reads a tensor's value as a Python number; keep it a tensor",
         )
-
-
-def _refusal(kind: E, node: fx.Node, why: str) -> ExportError:
-    where = user_location(node.meta.get("stack_trace") or "")
-    return ExportError(kind, f"{where}: {why}" if where else why)
 
 
 def _defined_in_python() -> set[str]:

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from ..errors import E, ExportError, warn
-from ..step.places import PYTORCH
+from ..step.places import PYTORCH, at_line
 from .dynamo import NotFollowed
 from .nodes import location
 from .reached import Holder
@@ -100,10 +100,10 @@ def say_kept(node: fx.Node, scheduled: bool) -> None:
     Args:
         scheduled: whether that is surely another one in later steps.
     """
-    where = location(node)
-    text = (
-        f"{where + ': ' if where else ''}the step computes with a number that an optimizer's "
-        "parameter groups or a scheduler hold, such as the learning rate; "
+    text = at_line(
+        location(node),
+        "the step computes with a number that an optimizer's parameter groups or a scheduler hold, "
+        "such as the learning rate; ",
     )
     if scheduled:
         raise ExportError(

@@ -17,7 +17,8 @@ from .chosen_values import checked, chosen
 from .decisions import Answers, ValuesDecide, answering, is_answering
 from .joint_graph import JointGraph
 from .running import RunStep
-from .shared_values import Results, SharedValues, Value, is_random, reached
+from .nodes import is_random
+from .shared_values import Results, SharedValues, Value, reached
 from .step_loss import check_outputs
 
 # So many ways through a step are traced: each takes the time of a capture.

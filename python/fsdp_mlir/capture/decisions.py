@@ -11,7 +11,6 @@ import builtins
 import contextlib
 import dataclasses
 import functools
-import os
 import sys
 from types import FrameType
 from typing import Any, Callable, Iterator, Optional, Sequence
@@ -22,7 +21,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..errors import E, ExportError
-from ..step.places import is_users
+from ..step.places import in_short, innermost, is_users
 from ..step.source import conditions_at
 
 _RELATIONS: dict[Any, Callable[..., torch.Tensor]] = {
@@ -95,7 +94,7 @@ class Answers:
 
     def _answer(self, condition: torch.Tensor, frame: FrameType) -> bool:
         path, number = frame.f_code.co_filename, frame.f_lineno
-        line = f"{os.path.basename(path)}:{number}"
+        line = in_short(path, number)
         if any(isinstance(asks, ast.While) for asks in conditions_at(path, number)):
             raise ValuesDecide(
                 E.VALUE_DEPENDENT,
@@ -183,10 +182,8 @@ def _length(original: Callable[[Any], int]) -> Callable[[Any], Any]:
 
 def _users(frame: Optional[FrameType]) -> Optional[FrameType]:
     """The user's frame that asks in `frame`, or through a method of PyTorch's; None: another's."""
-    while frame is not None and frame.f_code.co_filename == torch.__file__:
-        frame = frame.f_back
+    frame = innermost(frame, lambda path: path != torch.__file__)
     if frame is not None and frame.f_code.co_filename == torch._tensor.__file__:
         # `number in tensor`, through all that follows what a step calls.
-        while frame is not None and not is_users(frame.f_code.co_filename):
-            frame = frame.f_back
+        frame = innermost(frame, is_users)
     return frame if frame is not None and is_users(frame.f_code.co_filename) else None

@@ -16,12 +16,11 @@ from .autocast import check_autocast
 from .context import capture_settings
 from ..errors import E, ExportError
 from ..package import is_local
-from ..step.places import user_location
 from .explain import raised_by_step
 from .late_decisions import numbers_to_keep
 from .lost_output import named_where_run
 from .memory_orders import without_gaps
-from .nodes import state_of
+from .nodes import refused_higher_order, state_of
 from .python_floats import as_number
 from ..step.names import StateNames
 from .python_state import PythonState, warn_changed
@@ -274,9 +273,4 @@ def _check_differentiated(call: fx.Node) -> None:
         return
     if str(call.target) == "trace_wrapped":
         raise NotFollowed("a tensor has a hook")
-    where = user_location(call.meta.get("stack_trace") or "")
-    raise ExportError(
-        E.OPERATOR_REFUSED,
-        f"{where + ': ' if where else ''}the step uses a higher-order op ({call.target}), which "
-        "cannot be exported; write it as plain tensor code",
-    )
+    raise refused_higher_order(call)

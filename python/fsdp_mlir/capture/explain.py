@@ -21,7 +21,7 @@ from ..errors import E, ExportError
 from ..step.dense import REMEDY
 from .known_values import StandIns
 from .of_buffers import OfBuffers
-from ..step.places import FRAME, PYTORCH, user_location
+from ..step.places import FRAME, PYTORCH, at_line, user_location
 from . import value_checks
 
 _OF_CAPTURE = os.path.join(PYTORCH, "_subclasses", "")
@@ -120,25 +120,28 @@ class Refusal(ExportError):
     """What a capture stumbled over.
 
     Attributes:
-        where: the user's line with a colon behind it, or "".
+        line: the user's, or "".
         reason: what is there.
         buffers: those of which Python asks what they hold, or what is computed from them alone.
+
+    Args:
+        message: what to say of it, unless that is the reason itself.
     """
 
     buffers: frozenset[str] = frozenset()
 
-    def __init__(self, kind: Optional[E], where: str, reason: str, message: str) -> None:
-        super().__init__(kind, f"{where}{message}")
-        self.where = where
+    def __init__(self, kind: Optional[E], line: str, reason: str, message: str = "") -> None:
+        super().__init__(kind, at_line(line, message or reason))
+        self.line = line
         self.reason = reason
 
 
 def located(error: ExportError) -> ExportError:
     """`error` with the user's line that led to it in front."""
-    where = user_location(_trace(error))
-    if not where or type(error) is not ExportError:
+    line = user_location(_trace(error))
+    if not line or type(error) is not ExportError:
         return error
-    return ExportError(error.kind, f"{where}: {error.message}")
+    return ExportError(error.kind, at_line(line, error.message))
 
 
 def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal:
@@ -155,67 +158,65 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
 
 def _explain(error: Exception, own: Optional[Exception]) -> Refusal:
     text = str(error)
-    where = next(filter(None, map(user_location, [_trace(own), text, _trace(error)])), "")
-    place = f"{where}: " if where else ""
+    line = next(filter(None, map(user_location, [_trace(own), text, _trace(error)])), "")
     if isinstance(own, ExportError):
-        return Refusal(own.kind, place, own.message, own.message)
+        return Refusal(own.kind, line, own.message)
     if own is not None and _IN_TORCHSCRIPT in str(own):
         return _failed_in_torchscript(str(own))
     if _TO_ANOTHER in text:
-        return Refusal(E.PYTHON_STATE, place, _ANOTHERS, _ANOTHERS)
+        return Refusal(E.PYTHON_STATE, line, _ANOTHERS)
     if _OF_DEVICES.search(str(own if own is not None else error)):
-        return Refusal(E.OPERATOR_REFUSED, place, _DEVICES, _DEVICES)
+        return Refusal(E.OPERATOR_REFUSED, line, _DEVICES)
     if _TO_NUMPY in str(own):
-        return Refusal(E.OPERATOR_REFUSED, place, _NUMPY, _NUMPY)
+        return Refusal(E.OPERATOR_REFUSED, line, _NUMPY)
     if _AS_INDICES in str(own):
-        return Refusal(E.OPERATOR_REFUSED, place, _BYTES, _BYTES)
+        return Refusal(E.OPERATOR_REFUSED, line, _BYTES)
     if _OF_SPARSE.search(str(own if own is not None else error)):
-        return Refusal(E.OPERATOR_REFUSED, place, _SPARSE, _SPARSE)
+        return Refusal(E.OPERATOR_REFUSED, line, _SPARSE)
     if own is not None and not isinstance(own, ON_VALUES):
         reason = f"the step raises {type(own).__name__}: {_one_line(str(own))}"
-        return Refusal(E.STEP_RAISES, place, reason, reason)
+        return Refusal(E.STEP_RAISES, line, reason)
     met = getattr(error, "gb_type", "").lower()
     for name, remedy in _READY_IN_BATCH.items():
         if isinstance(own, ON_VALUES) and f"in {name}\n" in _trace(own):
             reason = f"{name} reads values of the batch in Python; {remedy}"
-            return Refusal(E.VALUE_DEPENDENT, place, reason, reason)
+            return Refusal(E.VALUE_DEPENDENT, line, reason)
     if isinstance(own, DynamicOutputShapeException) and own.func is torch.ops.aten.bincount.default:
-        return Refusal(E.VALUE_DEPENDENT, place, _COUNTS, _COUNTS)
+        return Refusal(E.VALUE_DEPENDENT, line, _COUNTS)
     if isinstance(own, DataDependentOutputException) and own.func is torch.ops.aten.equal.default:
-        return Refusal(E.VALUE_DEPENDENT, place, _EQUAL, _EQUAL)
+        return Refusal(E.VALUE_DEPENDENT, line, _EQUAL)
     reader = _pytorchs_reader(_trace(own or error))
     if hasattr(own, "buffers") and (own.is_itself or not reader):
         reason = (_BUFFER if own.is_itself else _OF_BUFFERS).format(" and ".join(own.buffers))
-        return Refusal(E.VALUE_DEPENDENT, place, reason, reason)
+        return Refusal(E.VALUE_DEPENDENT, line, reason)
     for sign, remedy in _REMEDIES:
         if sign in met:
-            return Refusal(E.VALUE_DEPENDENT, place, remedy, remedy)
+            return Refusal(E.VALUE_DEPENDENT, line, remedy)
     if isinstance(own, DynamicOutputShapeException) and "data-dependent expression" in text:
-        where = user_location(text) or user_location(_trace(error))
-        place = f"{where}: " if where else place
-        return Refusal(E.VALUE_DEPENDENT, place, _SIZE, _SIZE)
+        line = user_location(text) or user_location(_trace(error)) or line
+        return Refusal(E.VALUE_DEPENDENT, line, _SIZE)
     if isinstance(own or error, DynamicOutputShapeException):
-        return Refusal(E.VALUE_DEPENDENT, place, _SHAPE, _SHAPE)
+        return Refusal(E.VALUE_DEPENDENT, line, _SHAPE)
     if isinstance(own or error, DataDependentOutputException):
         reason = _NUMBER_IN_PYTORCH.format(reader) if reader else _NUMBER
-        return Refusal(E.VALUE_DEPENDENT, place, reason, reason)
+        return Refusal(E.VALUE_DEPENDENT, line, reason)
     if "data-dependent expression" in text or "unbacked symbols" in text:
-        return Refusal(E.VALUE_DEPENDENT, place, _BRANCH, _BRANCH)
+        return Refusal(E.VALUE_DEPENDENT, line, _BRANCH)
     if "torch._C.Generator" in text:
-        return Refusal(E.PYTHON_STATE, place, _GENERATOR, _GENERATOR)
+        return Refusal(E.PYTHON_STATE, line, _GENERATOR)
     if any(sign in text for sign in _OF_ANOTHER_RUN):
-        return Refusal(E.PYTHON_STATE, place, _LEFT, _LEFT)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return Refusal(E.PYTHON_STATE, line, _LEFT)
+    lines = [said.strip() for said in text.splitlines() if said.strip()]
     if not lines:
         nothing = (
             "the step computes nothing that can be captured; check that the loss depends on its "
             "inputs and on the model"
         )
-        return Refusal(E.NO_GRADIENT, place, nothing, nothing)
+        return Refusal(E.NO_GRADIENT, line, nothing)
     reason = next((l.partition(": ")[2] for l in lines if l.startswith("Explanation: ")), lines[0])
     reason = reason.rstrip(".")
     message = f"the step cannot be captured: {reason} (--traceback shows all)"
-    return Refusal(E.CAPTURE_FAILED, place, reason, message)
+    return Refusal(E.CAPTURE_FAILED, line, reason, message)
 
 
 def _pytorchs_reader(trace: str) -> str:
@@ -231,13 +232,12 @@ def _pytorchs_reader(trace: str) -> str:
 def _failed_in_torchscript(text: str) -> Refusal:
     """What TorchScript's interpreter raises has the line of the scripted code in its text, and of a
     Python exception nothing."""
-    where = user_location(text)
-    place = f"{where}: " if where else ""
+    line = user_location(text)
     said = _one_line(text.rpartition("Error:")[2])
     if not said:
-        return Refusal(E.VALUE_DEPENDENT, place, _SCRIPT, _SCRIPT)
+        return Refusal(E.VALUE_DEPENDENT, line, _SCRIPT)
     reason = f"the step raises in TorchScript: {said}"
-    return Refusal(E.STEP_RAISES, place, reason, reason)
+    return Refusal(E.STEP_RAISES, line, reason)
 
 
 def _trace(error: Optional[Exception]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Iterable, Mapping
 import torch
 
 from ..errors import E, ExportError
+from ..step.places import at_line
 from .explain import Refusal
 from .python_floats import ReadNumber, is_number, read_value
 from .reached import MISSING, Place
@@ -90,10 +91,13 @@ def kept_refusal(refusal: Refusal, kept: Mapping[str, KeptNumber]) -> ExportErro
     """The error of a step that uses what it keeps as no tensor can be."""
     return ExportError(
         E.PYTHON_STATE,
-        f"{refusal.where}the step changes {names_of(kept)}, a number of Python's, and decides by it, or "
-        "needs it as one (int, round, alpha=, a size, a text); leave that out, make it a buffer "
-        "changed in place and choose by torch.where, or take such steps in a loop of your own "
-        "(docs/own-loop.md)",
+        at_line(
+            refusal.line,
+            f"the step changes {names_of(kept)}, a number of Python's, and decides by it, or needs it "
+            "as one (int, round, alpha=, a size, a text); leave that out, make it a buffer changed in "
+            "place and choose by torch.where, or take such steps in a loop of your own "
+            "(docs/own-loop.md)",
+        ),
     )
 
 

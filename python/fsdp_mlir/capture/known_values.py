@@ -21,6 +21,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._mode_utils import no_dispatch
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from .nodes import is_random
+
 # Elements of a tensor whose values are kept; computing with more takes long.
 _LARGEST = 1 << 16
 # Containers, beside dicts, that are looked into.
@@ -146,7 +148,7 @@ def may_compute(op: Any, has_operands: bool, result: Any) -> bool:
         and isinstance(op, torch._ops.OpOverload)
         and (op in _FACTORIES or has_operands)
         and not op._schema.is_mutable
-        and torch.Tag.nondeterministic_seeded not in op.tags
+        and not is_random(op)
         and "empty" not in op._schema.name
     )
 

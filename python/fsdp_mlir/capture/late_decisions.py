@@ -11,6 +11,7 @@ import itertools
 from typing import Optional, Sequence
 
 from ..errors import E, ExportError
+from ..step.places import at_line
 from .outcomes import first_other_line, listed_constants
 from .reached import Place
 from .trials import Number, Trial, Trials
@@ -91,8 +92,11 @@ def _refuse_larger(trials: Trials, places: Sequence[Place], known: Trial) -> Non
 def _refusal(line: str, how: str, names: frozenset[str]) -> ExportError:
     return ExportError(
         E.PYTHON_STATE,
-        f"{line + ': ' if line else ''}what the step computes {how} {', '.join(sorted(names))}, a "
-        "number of Python's that it changes, and the plan would keep what it is now; make the number "
-        "a buffer that is changed in place, and choose by torch.where, or take such steps in a loop "
-        "of your own (docs/own-loop.md)",
+        at_line(
+            line,
+            f"what the step computes {how} {', '.join(sorted(names))}, a number of Python's that it "
+            "changes, and the plan would keep what it is now; make the number a buffer that is "
+            "changed in place, and choose by torch.where, or take such steps in a loop of your own "
+            "(docs/own-loop.md)",
+        ),
     )

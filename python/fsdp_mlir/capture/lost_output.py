@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import os
 import sys
 import warnings
 from typing import Any, Callable, Iterator
@@ -16,7 +15,7 @@ from torch._dynamo.variables import misc
 
 from ..errors import warn
 from ..package import is_local
-from ..step.places import own_line
+from ..step.places import in_short, own_line
 
 _LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "error", "critical")}
 _LEVELS |= {"warn": logging.WARNING, "warning": logging.WARNING, "exception": logging.ERROR}
@@ -116,4 +115,4 @@ def _logged(places: dict[str, str], original: Callable[..., Any]) -> Callable[..
 def _note(places: dict[str, str], tx: Any, what: str) -> None:
     path = tx.f_code.co_filename
     if is_local(path):
-        places.setdefault(f"{os.path.basename(path)}:{tx.lineno}", what)
+        places.setdefault(in_short(path, tx.lineno), what)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Mapping
 
 import torch
 from torch import fx
 
 from ..errors import E, ExportError
 from ..step.names import StateNames
-from ..step.places import user_location
+from ..step.places import at_line, user_location
 
 
 def location(node: fx.Node) -> str:
@@ -19,8 +19,17 @@ def location(node: fx.Node) -> str:
 
 def refusal(kind: E, node: fx.Node, why: str) -> ExportError:
     """The error that `node` cannot be exported, with the user's line where it is known."""
-    where = location(node)
-    return ExportError(kind, f"{where}: {why}" if where else why)
+    return ExportError(kind, at_line(location(node), why))
+
+
+def refused_higher_order(call: fx.Node) -> ExportError:
+    """The error that a call of functions with tensors is not one of a tensor operator."""
+    return refusal(
+        E.OPERATOR_REFUSED,
+        call,
+        f"the step uses a higher-order op ({call.target}), which cannot be exported; write it as "
+        "plain tensor code",
+    )
 
 
 def state_of(node: fx.Node, tensor: torch.Tensor, names: StateNames) -> tuple[str, str]:
@@ -34,6 +43,22 @@ def state_of(node: fx.Node, tensor: torch.Tensor, names: StateNames) -> tuple[st
 def first_user(node: fx.Node) -> fx.Node:
     """The first call that takes what `node` is, or `node` itself where there is none."""
     return next(iter(node.users), node)
+
+
+def is_random(op: Any) -> bool:
+    """Whether an operator draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+
+
+def is_backward(meta: Mapping[str, Any]) -> bool:
+    """Whether a call with this metadata is of the backward pass."""
+    return meta.get("partitioner_tag") == "is_backward"
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors among the results of a call."""
+    members = value if isinstance(value, (list, tuple)) else (value,)
+    return [member for member in members if isinstance(member, torch.Tensor)]
 
 
 def arguments_of(node: fx.Node) -> dict[str, Any]:
@@ -74,7 +99,7 @@ def insert_call(node: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
 
     new = node.graph.call_function(op, args, kwargs)
     new.meta = place_of(node)
-    tensors = [n.meta["val"] for n in new.all_input_nodes] + [_first_tensor(node.meta["val"])]
+    tensors = [n.meta["val"] for n in new.all_input_nodes] + tensors_of(node.meta["val"])
     mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), FakeTensorMode())
     with mode, torch.no_grad():
         new.meta["val"] = op(*value(args), **value(kwargs))
@@ -114,9 +139,3 @@ def replace(node: fx.Node, new: Any) -> None:
     else:
         node.replace_all_uses_with(new)
     node.graph.erase_node(node)
-
-
-def _first_tensor(value: Any) -> Optional[torch.Tensor]:
-    if isinstance(value, (tuple, list)):
-        return next((member for member in value if isinstance(member, torch.Tensor)), None)
-    return value

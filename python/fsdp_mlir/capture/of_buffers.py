@@ -9,6 +9,8 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from .nodes import is_random
+
 
 class OfBuffers(TorchDispatchMode):
     """Within it, values are followed that depend on no parameter and no batch.
@@ -45,7 +47,7 @@ class OfBuffers(TorchDispatchMode):
         unknown = [a for a in operands if not isinstance(a, FakeTensor) or a.constant is None]
         names = [self.names(operand) for operand in unknown]
         of_all = frozenset().union(*names) if all(names) else frozenset()
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        if is_random(func):
             of_all = frozenset()
         for value in tree_leaves(result):
             if isinstance(value, torch.Tensor):

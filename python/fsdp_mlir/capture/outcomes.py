@@ -13,9 +13,10 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..step.places import is_users, user_location
+from ..step.places import innermost, is_users, trace_of, user_location
 from .contents import Content, Copied, Elements, is_in_same_places
 from .known_values import bytes_of, is_factory
+from .nodes import is_random
 from .value_checks import in_place_of, passing_now
 from .watched_numbers import Watch
 
@@ -93,7 +94,7 @@ class Outcome(TorchDispatchMode):
         if func is torch.ops.aten._local_scalar_dense.default:
             return self._number_of(*args)
         result = func(*args, **kwargs)
-        draws = torch.Tag.nondeterministic_seeded in func.tags
+        draws = is_random(func)
         self._draws += draws
         operands = [self._content(tensor) for tensor in _tensors((args, kwargs))]
         numbers = self._watch.within.union(*(content.numbers for content in operands))
@@ -232,13 +233,11 @@ class Outcome(TorchDispatchMode):
         )
 
     def _users_line(self) -> str:
-        frame: Any = sys._getframe(2)
-        while frame is not None and not is_users(frame.f_code.co_filename):
-            frame = frame.f_back
+        frame = innermost(sys._getframe(2), is_users)
         if frame is None:
             return ""
         self.codes.add(frame.f_code)
-        return user_location(f'File "{frame.f_code.co_filename}", line {frame.f_lineno}')
+        return user_location(trace_of(frame))
 
     def _describe(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):

@@ -9,7 +9,7 @@ from torch import fx
 
 from .program import Program
 from ..errors import E
-from .nodes import arguments_of, insert_call, refusal, replace
+from .nodes import arguments_of, insert_call, is_random, refusal, replace
 from .part_writes import simplify_part_writes
 
 
@@ -22,7 +22,7 @@ def prepare(program: Program) -> None:
             continue
         if node.target is torch.ops.aten.rsub.Tensor:
             _swap_rsub(node)
-        if _is_random(node):
+        if is_random(node.target):
             _give_generator(node)
         else:
             _move_numbers(node)
@@ -47,11 +47,6 @@ def _swap_rsub(node: fx.Node) -> None:
     node.target = torch.ops.aten.sub.Tensor
     node.args = (arguments["other"], arguments["self"])
     node.kwargs = {"alpha": arguments["alpha"]}
-
-
-def _is_random(node: fx.Node) -> bool:
-    tags = getattr(node.target, "tags", ())
-    return torch.Tag.nondeterministic_seeded in tags
 
 
 def _has_generator(op: Any) -> bool:

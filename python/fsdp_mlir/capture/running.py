@@ -19,7 +19,7 @@ from torch.fx import traceback as fx_traceback
 from torch.overrides import TorchFunctionMode
 
 from ..errors import E, ExportError
-from ..step.places import is_users
+from ..step.places import at_line, innermost, is_users, trace_of
 from .decisions import asked
 from .frozen_in_step import FrozenInStep
 from .kept_numbers import NumbersKept
@@ -200,11 +200,13 @@ def run_and_differentiate(
     step.begin, step.frozen = PythonState(step._loss).restore, step.left_frozen
     second = run()
     if python_generators() != before:
-        where = where_drawn(run)
         raise ExportError(
             E.PYTHON_STATE,
-            f"{where + ': ' if where else ''}the step draws random numbers from Python or NumPy, of "
-            "which each step would get the same; draw them with torch",
+            at_line(
+                where_drawn(run),
+                "the step draws random numbers from Python or NumPy, of which each step would get the "
+                "same; draw them with torch",
+            ),
         )
     if numbers and first_difference(first.graph, second.graph) is not None:
         raise NumbersKept(numbers)
@@ -267,12 +269,9 @@ class _Places(TorchFunctionMode):
     """Notes the user's line of each call, for the ops that it becomes."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        frame = sys._getframe(1)
-        while frame is not None and not is_users(frame.f_code.co_filename):
-            frame = frame.f_back
+        frame = innermost(sys._getframe(1), is_users)
         if frame is not None:
-            place = f'File "{frame.f_code.co_filename}", line {frame.f_lineno}'
-            fx_traceback.current_meta["stack_trace"] = place
+            fx_traceback.current_meta["stack_trace"] = trace_of(frame)
         return func(*args, **(kwargs or {}))
 
 

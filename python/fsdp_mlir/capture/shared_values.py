@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
 
 from .known_values import bytes_of
+from .nodes import is_backward, is_random
 
 Results = dict[Any, Any]
 
@@ -46,7 +47,7 @@ class Value:
 
     @property
     def is_backward(self) -> bool:
-        return self.meta.get("partitioner_tag") == "is_backward"
+        return is_backward(self.meta)
 
 
 def map_values(arguments: Any, change: Callable[[Value], Any]) -> Any:
@@ -183,11 +184,6 @@ def _with_lists(args: Any, kwargs: Any) -> tuple[Any, Any]:
         return list(argument) if isinstance(argument, tuple) else argument
 
     return tuple(map(listed, args)), {name: listed(value) for name, value in kwargs.items()}
-
-
-def is_random(target: Any) -> bool:
-    """Whether an operator draws random numbers."""
-    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
 
 
 def _contents(held: Any) -> Any:

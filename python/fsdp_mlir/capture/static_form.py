@@ -14,7 +14,8 @@ from torch.utils._sympy import functions as sizes
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from ..errors import E, ExportError
-from .nodes import arguments_of, insert_call, location, refusal
+from ..step.places import at_line
+from .nodes import arguments_of, insert_call, location, refusal, tensors_of
 
 aten = torch.ops.aten
 Size = Union[int, sympy.Expr]
@@ -304,12 +305,14 @@ class StaticForm:
         if cause is None:
             what = f"the result of {name} has a shape that depends on values{because}"
             return refusal(E.VALUE_DEPENDENT, node, f"{what}; {_REMEDY}")
-        where = cause.where
-        at = f" ({location(node)})" if location(node) not in ("", where) else ""
+        at = f" ({location(node)})" if location(node) not in ("", cause.where) else ""
         return ExportError(
             E.VALUE_DEPENDENT,
-            f"{where + ': ' if where else ''}the result of {cause.operator} has a shape that depends "
-            f"on values, which {name}{at} cannot take with a mask{because}; {cause.remedy}",
+            at_line(
+                cause.where,
+                f"the result of {cause.operator} has a shape that depends on values, which "
+                f"{name}{at} cannot take with a mask{because}; {cause.remedy}",
+            ),
         )
 
     def _symbols(self, node: fx.Node) -> list[sympy.Symbol]:
@@ -326,12 +329,6 @@ def dims_of(value: Any, rank: int) -> list[int]:
         return list(range(rank))
     chosen = value if isinstance(value, (list, tuple)) else [value]
     return [d % rank if rank else 0 for d in chosen]
-
-
-def tensors_of(value: Any) -> list[torch.Tensor]:
-    """The tensors among the results of a call."""
-    members = value if isinstance(value, (list, tuple)) else (value,)
-    return [member for member in members if isinstance(member, torch.Tensor)]
 
 
 def is_dynamic(tensor: torch.Tensor) -> bool:

@@ -17,9 +17,10 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from ..errors import ExportError, note
+from ..step.places import at_line
 from .memory_orders import is_view
-from .nodes import laid_out, location, same_strides
-from .static_form import Rule, StaticForm, aten, is_dynamic, tensors_of
+from .nodes import is_random, laid_out, location, same_strides, tensors_of
+from .static_form import Rule, StaticForm, aten, is_dynamic
 
 _CHECKS = (
     aten._assert_scalar.default,
@@ -98,12 +99,12 @@ class _Rewriter:
         if rule is None:
             raise self._form.refused(node)
         self._form.line = node
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            where = location(node)
-            note(
-                f"{where + ': ' if where else ''}random numbers are drawn for as many elements as "
-                "there can be, where eager draws as many as values say: others than eager's"
+        if is_random(node.target):
+            what = (
+                "random numbers are drawn for as many elements as there can be, where eager draws as "
+                "many as values say: others than eager's"
             )
+            note(at_line(location(node), what))
         try:
             with self._graph.inserting_before(node):
                 new = rule(self._form, node)

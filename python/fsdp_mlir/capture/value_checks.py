@@ -11,7 +11,6 @@ import ast
 import contextlib
 import functools
 import itertools
-import os
 import re
 import sys
 from types import FrameType
@@ -24,7 +23,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import package
-from ..step.places import is_users
+from ..step.places import in_short, innermost, is_users
 from ..step.source import conditions_at
 from .decisions import answer_of, run_with_answers
 from .python_floats import as_number, functions_of_math
@@ -54,11 +53,9 @@ class AnyNumber(TorchDispatchMode):
 def passing_now() -> Optional[bool]:
     """What the condition that the code asks for now, within `passed_checks`, is where the check
     passes, or None: no check."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename != __file__:
-        frame = frame.f_back
-    while frame is not None and frame.f_code.co_filename.startswith(package.FOLDER):
-        frame = frame.f_back  # modes that it asks through
+    frame = innermost(sys._getframe(1), lambda path: path == __file__)
+    # Behind the modes that it asks through.
+    frame = innermost(frame, lambda path: not path.startswith(package.FOLDER))
     return None if frame is None else _passing(frame)
 
 
@@ -100,10 +97,9 @@ def _passing_condition(
                 if number is None:
                     raise
                 return number
-            while frame.f_code.co_filename == torch.__file__:
-                frame = frame.f_back
+            frame = innermost(frame, lambda path: path != torch.__file__)
             path, line = frame.f_code.co_filename, frame.f_lineno
-            place = f"{os.path.basename(path)}:{line}"
+            place = in_short(path, line)
             if place not in places and not _is_clamp(_check_at(path, line)):
                 places.append(place)
             return passes

@@ -14,7 +14,7 @@ from unittest import mock
 
 from torch.overrides import TorchFunctionMode
 
-from ..step.places import is_users, user_location
+from ..step.places import innermost, is_users, trace_of, user_location
 from .reached import Place
 
 # A place in code that asks for the truth of a number: its code object, and which instruction.
@@ -59,15 +59,12 @@ class Watch:
 
     def decide(self, natural: bool, numbers: frozenset[str]) -> bool:
         """The truth of a number, which is `natural` unless its site is turned."""
-        frame: Any = sys._getframe(1)
-        while frame is not None and not is_users(frame.f_code.co_filename):
-            frame = frame.f_back
+        frame = innermost(sys._getframe(1), is_users)
         if frame is None:
             return natural
         site = frame.f_code, frame.f_lasti
         if site not in self.decisions:
-            line = user_location(f'File "{frame.f_code.co_filename}", line {frame.f_lineno}')
-            self.decisions[site] = Decision(line, numbers)
+            self.decisions[site] = Decision(user_location(trace_of(frame)), numbers)
         if site not in self._turned or self._turns == _MOST_TURNS:
             return natural
         self._turns += 1

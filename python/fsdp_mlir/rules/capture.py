@@ -24,6 +24,7 @@ from .reach import check_state_keys
 from .schedule import Schedule
 from .state_numbers import Outcome
 from .values import Expr, Layout, Pool, reached
+from ..step.places import at_line
 from ..step.strides import row_major_strides
 
 
@@ -213,12 +214,11 @@ def _rule(
     follows_again = [own(third.states[name]) for name in kept]
     for result, other in zip(results + follows, again + follows_again):
         if result is not other:
-            where = _difference(result, other)
-            raise ExportError(
-                E.OPTIMIZER_STEP,
-                f"{where + ': ' if where else ''}the step of {follower.name} reads Python state "
-                "that changes between steps; keep it in the optimizer's state, per parameter",
+            what = (
+                f"the step of {follower.name} reads Python state that changes between steps; keep it "
+                "in the optimizer's state, per parameter"
             )
+            raise ExportError(E.OPTIMIZER_STEP, at_line(_difference(result, other), what))
     merger = FirstMerger(pool, {name: own(first.begins[name]) for name in first.begins})
     begun = [
         own(first.param),

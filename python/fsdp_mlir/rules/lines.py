@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import os
 import traceback
 
+from ..step.places import in_short
 from .numbers import is_optimizers
 
 
@@ -20,12 +20,12 @@ def line_of_step(optimizer: type, text: str = "") -> str:
     has = [number for number, line in enumerate(lines) if text and text in line.replace("'", '"')]
     defines = [number for number, line in enumerate(lines) if line.lstrip().startswith("def ")]
     number = (has or defines or [0])[0]
-    return f"{os.path.basename(inspect.getfile(step))}:{start + number}: "
+    return f"{in_short(inspect.getfile(step), start + number)}: "
 
 
 def line_of(error: Exception) -> str:
     """The innermost line of an optimizer in the error's traceback."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if is_optimizers(frame.filename):
-            return f"{os.path.basename(frame.filename)}:{frame.lineno}: "
+            return f"{in_short(frame.filename, frame.lineno)}: "
     return ""

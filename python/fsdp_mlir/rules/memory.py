@@ -8,6 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..errors import E, ExportError
+from ..step.places import at_line
 from .numbers import current_line
 from .values import Expr, Layout, Pool
 from .views import layout_of, order_of, permuted, strided, view_of
@@ -31,9 +32,8 @@ class Memory(TorchDispatchMode):
         self._making = False
 
     def fail(self, what: str) -> NoReturn:
-        where = current_line()
         raise ExportError(
-            E.OPTIMIZER_STEP, f"{where + ': ' if where else ''}the step of {self.name} {what}"
+            E.OPTIMIZER_STEP, at_line(current_line(), f"the step of {self.name} {what}")
         )
 
     def number(self, value: Any) -> Expr:

@@ -14,7 +14,7 @@ from typing import Any, Callable, NoReturn, Protocol
 import torch
 
 from .. import package
-from ..step.places import PYTORCH, is_pythons
+from ..step.places import PYTORCH, innermost, is_pythons, line_of
 from ..step.source import syntax_of
 from .values import Comparison, Expr
 
@@ -34,13 +34,7 @@ class Followed(Protocol):
 
 def current_line() -> str:
     """`adam.py:412`: the innermost line that is the optimizer's, not PyTorch's or ours."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if is_optimizers(path):
-            return f"{os.path.basename(path)}:{frame.f_lineno}"
-        frame = frame.f_back
-    return ""
+    return line_of(innermost(sys._getframe(1), is_optimizers))
 
 
 def is_optimizers(path: str) -> bool:
@@ -52,9 +46,7 @@ def is_optimizers(path: str) -> bool:
 
 def catches_zero_division() -> bool:
     """Whether the optimizer computes now where it has a handler for divisions by zero."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and not is_optimizers(frame.f_code.co_filename):
-        frame = frame.f_back
+    frame = innermost(sys._getframe(1), is_optimizers)
     while frame is not None and not frame.f_code.co_filename.startswith(package.FOLDER):
         guarded = _guarded_lines(frame.f_code.co_filename)
         if any(frame.f_lineno in lines for lines in guarded):

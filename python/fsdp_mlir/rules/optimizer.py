@@ -12,6 +12,7 @@ from ..dtypes import dtype_name
 from ..errors import E, ExportError, listed
 from ..step.names import StateNames
 from ..step.optimizer_list import parts_of
+from ..step.places import at_line
 from .capture import Rule, capture_rules
 from .group_entries import described
 from .writer import RuleWriter
@@ -157,13 +158,12 @@ def _warn_of_modes(optimizer: torch.optim.Optimizer) -> None:
 
 def _check_counted(optimizer: torch.optim.Optimizer, rules: list[Rule]) -> None:
     for former in (former for rule in rules for former in rule.formers):
-        where = former.next.where
-        raise ExportError(
-            E.OPTIMIZER,
-            f"{where + ': ' if where else ''}the step of {type(optimizer).__name__} keeps a number "
-            f"in {described(former.name)} that follows from every step before, and a GradScaler "
-            "skips steps that only the run knows; leave the scaler out, or use another optimizer",
+        what = (
+            f"the step of {type(optimizer).__name__} keeps a number in {described(former.name)} that "
+            "follows from every step before, and a GradScaler skips steps that only the run knows; "
+            "leave the scaler out, or use another optimizer"
         )
+        raise ExportError(E.OPTIMIZER, at_line(former.next.where, what))
 
 
 def optimizer_name(optimizer: torch.optim.Optimizer) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Callable, Collection, Iterator, Optional
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..capture.nodes import is_random
 from .branches import Branches, Way
 from .functional import calls_of_members, functional_form
 from .memory import Memory
@@ -109,7 +110,7 @@ class Trace(Memory):
             return self._each(func, name, given)
         if name == "_local_scalar_dense":
             return self._item(given["self"])
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        if is_random(func):
             self.fail(f"draws random numbers ({func}), which a plan's update does not")
         looks = any(a.alias_info and not a.alias_info.is_write for a in func._schema.arguments)
         if looks or torch.Tag.inplace_view in func.tags:  # transpose_ changes no element

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import os
 
 import torch
 
 from ..errors import E, ExportError
-from .places import is_users
+from .places import in_short, is_users
 
 REMEDY = (
     "plans have dense ones alone; keep rows, columns and values as dense tensors, and multiply by "
@@ -34,4 +33,4 @@ def _class_line(module: torch.nn.Module) -> str:
         _, line = inspect.getsourcelines(type(module))
     except (OSError, TypeError):
         return ""
-    return f"{os.path.basename(file)}:{line}: " if is_users(file) else ""
+    return f"{in_short(file, line)}: " if is_users(file) else ""

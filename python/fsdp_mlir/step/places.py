@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from types import FrameType
-from typing import Optional
+from typing import Callable, Optional, Union
 
 import torch
 
@@ -29,17 +29,27 @@ def is_pythons(path: str) -> bool:
     return path.startswith(_PYTHON) and not package.is_in_packages(path)
 
 
+def in_short(path: str, line: Union[int, str]) -> str:
+    """A line of a file as messages name it: `file.py:31`."""
+    return f"{os.path.basename(path)}:{line}"
+
+
+def at_line(line: str, text: str) -> str:
+    """What is said of a line, `file.py:31: text`; the text alone where the line is not known, ""."""
+    return f"{line}: {text}" if line else text
+
+
 def user_location(trace: str) -> str:
     """`file.py:31` of the innermost frame in `trace` that is not PyTorch's, ours or Python's, or ""."""
     for path, line in reversed(FRAME.findall(trace)):
         if is_users(path) and not is_pythons(path):
-            return f"{os.path.basename(path)}:{line}"
+            return in_short(path, line)
     return ""
 
 
 def own_location(trace: str) -> str:
     """The same, where a user's own file is in `trace`, of that: a library's file may have its name."""
-    own = [f"{os.path.basename(path)}:{n}" for path, n in FRAME.findall(trace) if _is_own(path)]
+    own = [in_short(path, line) for path, line in FRAME.findall(trace) if _is_own(path)]
     return own[-1] if own else user_location(trace)
 
 
@@ -49,8 +59,21 @@ def _is_own(path: str) -> bool:
 
 def own_line(frame: Optional[FrameType]) -> str:
     """`file.py:31` of the innermost of `frame` and its callers that is of a user's own file, or ""."""
-    while frame is not None and not package.is_local(frame.f_code.co_filename):
+    return line_of(innermost(frame, package.is_local))
+
+
+def innermost(frame: Optional[FrameType], whose: Callable[[str], bool]) -> Optional[FrameType]:
+    """The innermost of `frame` and its callers whose file is one of those, or None."""
+    while frame is not None and not whose(frame.f_code.co_filename):
         frame = frame.f_back
-    if frame is None:
-        return ""
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return frame
+
+
+def line_of(frame: Optional[FrameType]) -> str:
+    """`file.py:31`, where a frame is, or "" of None."""
+    return "" if frame is None else in_short(frame.f_code.co_filename, frame.f_lineno)
+
+
+def trace_of(frame: FrameType) -> str:
+    """What a trace has of a frame."""
+    return f'File "{frame.f_code.co_filename}", line {frame.f_lineno}'

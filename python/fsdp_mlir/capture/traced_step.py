@@ -1,0 +1,222 @@
+"""The graph of a step, forward and backward: as Dynamo follows its code, or else as it runs.
+
+Dynamo gives the forward graph, `aot_export_joint_with_descriptors` differentiates it. Where Dynamo
+cannot follow, the code itself runs in the graph's place, and where it decides by values, once for
+each way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from typing import Any, Callable, Mapping, Optional
+
+import torch
+from torch import fx
+from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+from torch._guards import tracing
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from ..errors import E, ExportError, note
+from ..step.names import StateNames, plain_path
+from ..step.places import at_line
+from .both_ways import BothWays, without_loss
+from .context import said_to_compile
+from .custom_operators import inline_custom_operators
+from .dynamo import NotFollowed, follow
+from .explain import ON_VALUES, Refusal, explain_capture_error, located, raised_by_step
+from .joint_graph import JointGraph
+from .kept_numbers import NumbersKept, kept_refusal
+from .known_values import StandIns
+from .lost_output import named_where_followed, named_where_run
+from .mask_rules import rule_of
+from .python_state import PythonState
+from .running import RunStep, run_and_differentiate
+from .same_graph import reads_known_numbers
+from .static_sizes import make_static
+from .step_loss import StepLoss, check_outputs
+
+
+def traced_step(
+    loss: StepLoss,
+    inputs: Mapping[str, torch.Tensor],
+    names: StateNames,
+    fake_mode: Any,
+    samples: Optional[int],
+) -> JointGraph:
+    """The joint graph of a step: as Dynamo follows it, or else as it runs, with the values of those
+    buffers alone that are settled in `names`. `samples` of a batch, where results may be of each.
+    """
+    constants = len(names.constants)
+    try:
+        if names.kept:
+            raise NotFollowed("it keeps numbers in Python")
+        with named_where_followed():
+            traced = _by_dynamo(loss, inputs, names, fake_mode, samples)
+        _require_numbers_of_values(traced)
+        return traced
+    except ExportError:
+        raise
+    except Exception as error:
+        followed = error
+    state = PythonState(loss)
+
+    def run(sizes_by_values: bool, whole_numbers: bool = False) -> JointGraph:
+        state.restore()
+        names.forget_constants(constants)
+        return _by_running(
+            loss, inputs, names, fake_mode, state, samples, sizes_by_values, whole_numbers
+        )
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(state.restore)
+        stack.enter_context(named_where_run())
+        own = raised_by_step(loss, inputs, settled=names.settled_buffers)
+        refusal = explain_capture_error(followed, own)
+        if own is not None and not isinstance(own, ON_VALUES):
+            raise refusal from followed
+        # Libraries look at fewer values where they are said to compile.
+        ways = itertools.product((False, True), (contextlib.nullcontext, said_to_compile))
+        for sizes_by_values, compiles in ways:
+            try:
+                with compiles():
+                    traced = run(sizes_by_values)
+                break
+            except ExportError as error:
+                raise located(error) from error
+            except NumbersKept:
+                raise
+            except ON_VALUES as error:
+                failure = error
+            except GuardOnDataDependentSymNode as error:
+                refusal = explain_capture_error(error, own)
+            except Exception as error:
+                raise explain_capture_error(error, None) from error
+        else:
+            try:
+                traced = run(True, whole_numbers=True)
+                give_static_sizes(traced)
+            except NumbersKept:
+                raise
+            except Exception:  # of whatever else stands in the way
+                refusal = refusal if own is not None else explain_capture_error(failure, None)
+                asked = set(map(plain_path, refusal.buffers)) - names.settled.keys()
+                if names.kept or asked:  # numbers that it keeps, or buffers that may be settled
+                    raise kept_refusal(refusal, names.kept) if names.kept else refusal
+                return _both_ways(functools.partial(run, True), own, refusal)
+    if names.kept:
+        return traced  # of which there is a note
+    refusal = explain_capture_error(followed, None if isinstance(own, ON_VALUES) else own)
+    what = (
+        f"Dynamo cannot follow the step ({refusal.reason}), which was captured by running it: what its "
+        "Python code decides stays as it is now"
+    )
+    note(at_line(refusal.line, what))
+    return traced
+
+
+def _both_ways(
+    run: Callable[..., JointGraph], own: Optional[Exception], refusal: Refusal
+) -> JointGraph:
+    """The graph of a step that decides by values, of which `run` gives the way that it is told;
+    `refusal` is what it is refused with where one cannot be captured."""
+
+    def trace(whole_numbers: bool) -> JointGraph:
+        try:
+            traced = run(whole_numbers=whole_numbers)
+        except ExportError as error:
+            raise located(error) from error
+        give_static_sizes(traced)
+        return traced
+
+    for whole_numbers in (False, True):
+        try:
+            return BothWays(functools.partial(trace, whole_numbers)).traced()
+        except ON_VALUES as error:
+            refusal = explain_capture_error(error, error)
+        except GuardOnDataDependentSymNode as error:
+            refusal = explain_capture_error(error, own)
+        except (ExportError, NumbersKept):
+            raise
+        except Exception as error:
+            explained = explain_capture_error(error, None)
+            raise refusal if explained.kind is E.CAPTURE_FAILED else explained from error
+    raise refusal
+
+
+def _require_numbers_of_values(traced: JointGraph) -> None:
+    """Raises NotFollowed where a graph of Dynamo's cannot be made static and reads numbers or sizes
+    from tensors that the code itself gives: these are known where the step runs."""
+    if reads_known_numbers(traced.module.graph):
+        try:
+            give_static_sizes(traced)
+        except ExportError as error:
+            raise NotFollowed("it reads numbers or sizes from tensors that it makes") from error
+
+
+def give_static_sizes(traced: JointGraph) -> None:
+    """Gives a graph operators and sizes that a plan can have."""
+    inline_custom_operators(traced.module)
+    make_static(traced.module, rule_of)
+
+
+def _by_dynamo(
+    loss: StepLoss,
+    inputs: Mapping[str, torch.Tensor],
+    names: StateNames,
+    fake_mode: Any,
+    samples: Optional[int],
+) -> JointGraph:
+    module, states, (value, metrics) = follow(loss, inputs, names)
+    check_outputs(value, metrics, samples)
+    batch = tuple(inputs.values())
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(tracing(module.meta.get("tracing_context")))
+        stack.enter_context(fake_mode)
+        # An input that the loss does not use has not been seen yet: its sizes are static too.
+        joint = _differentiate(stack, module, batch, module.meta["fake_mode"])
+    return JointGraph(joint, states, list(metrics))
+
+
+def _by_running(
+    loss: StepLoss,
+    inputs: Mapping[str, torch.Tensor],
+    names: StateNames,
+    fake_mode: Any,
+    state: PythonState,
+    samples: Optional[int],
+    sizes_by_values: bool,
+    whole_numbers: bool = False,
+) -> JointGraph:
+    step = RunStep(loss, names, whole_numbers)
+
+    def trace(step: RunStep, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
+        with contextlib.ExitStack() as stack:
+            settled = [step.of(buffer) for buffer in names.settled_buffers]
+            own_mode = StandIns(sizes_by_values, settled)
+            mode = fake_mode if isinstance(fake_mode, FakeTensorMode) else own_mode
+            stack.enter_context(mode)
+            stack.enter_context(without_loss(step))
+            joint = _differentiate(stack, step, batch, mode)
+        check_outputs(*step.outputs, samples)
+        return joint
+
+    joint = run_and_differentiate(step, tuple(inputs.values()), state, trace)
+    for place in step.checks:
+        note(f"{place}: a check of values is left out of the exported step")
+    return JointGraph(joint, step.states, list(step.outputs[1]))
+
+
+def _differentiate(
+    stack: contextlib.ExitStack,
+    module: torch.nn.Module,
+    batch: tuple[torch.Tensor, ...],
+    mode: FakeTensorMode,
+) -> fx.GraphModule:
+    batch = tuple(
+        tensor if isinstance(tensor, FakeTensor) else mode.from_tensor(tensor, static_shapes=True)
+        for tensor in batch
+    )
+    return aot_export_joint_with_descriptors(stack, module, batch).graph_module
