@@ -83,7 +83,7 @@ class _Choice:
 
     def results(self, yes: Results, no: Results) -> Results:
         for pair in sorted(self._pairs, key=lambda p: (p[0].number, p[1].number)):
-            self._found[pair] = self._merged(*pair) or self._selected(*pair)
+            self._found[pair] = self._merged(*pair) or self._selected_alike(*pair)
         whole = {key: self._result(one, no[key]) for key, one in yes.items()}
         once = _Once(self._values, self._condition, self._common, self._found, self._selections)
         try:
@@ -92,7 +92,8 @@ class _Choice:
             return whole
 
     def _of(self, pair: Pair) -> Optional[Value]:
-        return pair[0] if pair[0] is pair[1] else self._found[pair]
+        """What takes the place of two values; None: nothing is found for them."""
+        return pair[0] if pair[0] is pair[1] else self._found.get(pair)
 
     def _merged(self, yes: Value, no: Value) -> Optional[Value]:
         """The same call of what its operands are."""
@@ -103,18 +104,22 @@ class _Choice:
         arguments = map_values(yes.arguments, lambda _: self._of(next(operands)))
         return self._values.again(yes, arguments)
 
-    def _selected(self, yes: Value, no: Value) -> Optional[Value]:
-        """A choice of two tensors that lie alike; None: not of these."""
+    def _selected_alike(self, yes: Value, no: Value) -> Optional[Value]:
+        """A choice of two tensors that lie as it does; None: not of these."""
         tensors = yes.meta["val"], no.meta["val"]
         if yes.is_backward != no.is_backward or not _lie_alike(*tensors):
             return None
+        found = self._selected(yes, no)
+        return found if same_strides(found.meta["val"], tensors[0]) else None
+
+    def _selected(self, yes: Value, no: Value) -> Value:
+        """A choice of two tensors."""
         found = self._values.call(yes, _aten.where.self, self._condition, yes, no)
-        if not same_strides(found.meta["val"], tensors[0]):
-            return None
         self._selections[found] = yes, no
         return found
 
     def _result(self, yes: Optional[Value], no: Optional[Value]) -> Optional[Value]:
+        """What takes the place of two results."""
         if yes is None or no is None:  # no gradient on one way
             one = yes or no
             if one is None:
@@ -122,14 +127,7 @@ class _Choice:
             dtype = one.meta["val"].dtype
             zero = self._values.call(one, _aten.scalar_tensor.default, 0, dtype=dtype, device="cpu")
             yes, no = yes or zero, no or zero
-        if (found := self._of_any(yes, no)) is not None:
-            return found
-        found = self._values.call(yes, _aten.where.self, self._condition, yes, no)
-        self._selections[found] = yes, no
-        return found
-
-    def _of_any(self, yes: Value, no: Value) -> Optional[Value]:
-        return yes if yes is no else self._found.get((yes, no))
+        return self._of((yes, no)) or self._selected(yes, no)
 
 
 class _Once:
