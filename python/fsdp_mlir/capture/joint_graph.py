@@ -8,11 +8,12 @@ from typing import Any, Mapping
 
 import torch
 from torch import fx
+from torch._functorch._aot_autograd import descriptors as d
 
 from ..errors import E, ExportError
 from ..step.names import StateNames
 from .changed_parameters import FrozenParametersChanged
-from .nodes import first_user, refusal, state_of
+from .nodes import first_user, refusal, refused_higher_order, state_of
 from .program import Argument, Program, Result
 
 
@@ -38,119 +39,127 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
         ExportError: one of them is none that a program can have.
         FrozenParametersChanged: it changes parameters that are to be buffers in `names`.
     """
-    from torch._functorch._aot_autograd import descriptors as d
+    return _Description(traced, name, inputs, names).program
 
-    joint, metrics = traced.module, traced.metrics
-    program = Program(name, joint)
 
-    def meaning(descriptor: Any) -> tuple[str, str]:
+class _Description:
+    """What the arguments and results of a graph are."""
+
+    def __init__(self, traced: JointGraph, name: str, inputs: list[str], names: StateNames) -> None:
+        self.program = Program(name, traced.module)
+        self._traced, self._inputs, self._names = traced, inputs, names
+        self._read: dict[tuple[str, str], fx.Node] = {}  # parameters, buffers and constants
+        self._changed: list[str] = []  # frozen parameters
+        output = next(node for node in traced.module.graph.nodes if node.op == "output")
+        names.check_settled(self._changed_buffers(output.meta["desc"]))
+        differentiated: list[Any] = []
+        for node in traced.module.graph.nodes:
+            descriptor = node.meta["desc"] if node.op == "placeholder" else None
+            if isinstance(descriptor, d.TangentAOTInput):
+                self.program.arguments.append(Argument(node, "cotangent"))
+                differentiated.append(descriptor.output)
+            elif descriptor is not None:
+                self._add_argument(node, *self._meaning(descriptor))
+            elif node.op == "get_attr":
+                self._add_constant(node)
+        for node, descriptor in zip(output.args[0], output.meta["desc"]):
+            if node is not None:
+                self._add_result(node, descriptor)
+        if self._changed:
+            raise FrozenParametersChanged(self._changed)
+        if differentiated not in ([], [d.PlainAOTOutput(0)]):
+            raise ExportError(
+                E.CAPTURE_FAILED,
+                f"the graph takes gradients of {differentiated}, and the loss alone has one",
+            )
+        # The loss first: it is what every reader looks for.
+        order = {"loss": 0, "output": 1, "buffer_update": 2, "gradient": 3}
+        self.program.results.sort(key=lambda result: order[result.role])
+
+    def _meaning(self, descriptor: Any) -> tuple[str, str]:
+        """Role and name of an input."""
         if isinstance(descriptor, (d.ParamAOTInput, d.BufferAOTInput)):
-            return traced.states[descriptor.target]
+            return self._traced.states[descriptor.target]
         if isinstance(descriptor, d.PlainAOTInput):
-            return "input", inputs[descriptor.idx]
+            return "input", self._inputs[descriptor.idx]
         if isinstance(descriptor, d.ViewBaseAOTInput):
             raise ExportError(
                 E.CHANGED_IN_PLACE,
-                f"the step changes in place the memory of {meaning(descriptor.base_of)[1]}, which "
-                "is another tensor's too; make them one tensor",
+                "the step changes in place the memory of "
+                f"{self._meaning(descriptor.base_of)[1]}, which is another tensor's too; make them "
+                "one tensor",
             )
         raise ExportError(
             E.CAPTURE_FAILED, f"the graph takes {descriptor}, which cannot be exported"
         )
 
-    output = next(node for node in joint.graph.nodes if node.op == "output")
-    written = [m for m in output.meta["desc"] if isinstance(m, d.InputMutationAOTOutput)]
-    buffers = (m.mutated_input for m in written if isinstance(m.mutated_input, d.BufferAOTInput))
-    names.check_settled([meaning(buffer)[1] for buffer in buffers])
-    changed: list[str] = []
-    asked: list[Any] = []  # results of which it takes gradients
-    read: dict[tuple[str, str], fx.Node] = {}  # parameters, buffers and constants
-    for node in joint.graph.nodes:
-        if node.op == "placeholder":
-            descriptor = node.meta["desc"]
-            if isinstance(descriptor, d.TangentAOTInput):
-                program.arguments.append(Argument(node, "cotangent"))
-                asked.append(descriptor.output)
-                continue
-            role, fqn = meaning(descriptor)
-            if role in ("parameter", "buffer"):
-                if (role, fqn) in read:  # by another tensor over the same memory
-                    node.replace_all_uses_with(read[role, fqn])
-                    continue
-                read[role, fqn] = node
-            program.arguments.append(Argument(node, role, fqn))
-        elif node.op == "get_attr":
-            value = getattr(joint, node.target)
-            if not isinstance(value, torch.Tensor):
-                op = first_user(node)
-                raise refusal(
-                    E.OPERATOR_REFUSED,
-                    op,
-                    f"the step uses a higher-order op ({op.target}), which cannot be exported; "
-                    "write it as plain tensor code",
-                )
-            role, fqn = state_of(node, value, names)
-            if role in ("parameter", "buffer"):
-                raise refusal(
-                    E.TENSOR_ELSEWHERE,
-                    first_user(node),
-                    f"the step reads {fqn} from somewhere else than its module; read it as an "
-                    "attribute of the module",
-                )
-            if (role, fqn) in read:  # at several places
-                node.replace_all_uses_with(read[role, fqn])
-                continue
-            read[role, fqn] = node
-            program.arguments.append(Argument(node, role, fqn))
-    roles = ["loss"] + ["output"] * len(metrics)
-    for node, descriptor in zip(output.args[0], output.meta["desc"]):
-        if node is None:
-            continue
+    def _changed_buffers(self, results: list[Any]) -> list[str]:
+        written = (m.mutated_input for m in results if isinstance(m, d.InputMutationAOTOutput))
+        return [self._meaning(m)[1] for m in written if isinstance(m, d.BufferAOTInput)]
+
+    def _add_argument(self, node: fx.Node, role: str, fqn: str) -> None:
+        """An argument of the program; a state that is read at several places, or by tensors over the
+        same memory, is one."""
+        first = node if role == "input" else self._read.setdefault((role, fqn), node)
+        if first is node:
+            self.program.arguments.append(Argument(node, role, fqn))
+        else:
+            node.replace_all_uses_with(first)
+
+    def _add_constant(self, node: fx.Node) -> None:
+        value = getattr(self._traced.module, node.target)
+        if not isinstance(value, torch.Tensor):
+            raise refused_higher_order(first_user(node))
+        role, fqn = state_of(node, value, self._names)
+        if role in ("parameter", "buffer"):
+            raise refusal(
+                E.TENSOR_ELSEWHERE,
+                first_user(node),
+                f"the step reads {fqn} from somewhere else than its module; read it as an "
+                "attribute of the module",
+            )
+        self._add_argument(node, role, fqn)
+
+    def _add_result(self, node: fx.Node, descriptor: Any) -> None:
+        results = self.program.results
         if isinstance(descriptor, d.PlainAOTOutput):
-            fqn = "" if descriptor.idx == 0 else metrics[descriptor.idx - 1]
-            program.results.append(Result(node, roles[descriptor.idx], fqn))
+            named = [("loss", ""), *(("output", metric) for metric in self._traced.metrics)]
+            results.append(Result(node, *named[descriptor.idx]))
         elif isinstance(descriptor, d.GradAOTOutput):
-            role, fqn = meaning(descriptor.grad_of)
+            role, fqn = self._meaning(descriptor.grad_of)
             if role == "parameter":
-                program.results.append(Result(node, "gradient", fqn))
+                results.append(Result(node, "gradient", fqn))
         elif isinstance(descriptor, d.InputMutationAOTOutput):
-            role, fqn = meaning(descriptor.mutated_input)
-            if role == "buffer":
-                if names.buffers[fqn].numel() == 0:
-                    _check_size(node, fqn, program)
-                program.results.append(Result(node, "buffer_update", fqn))
-            elif role == "parameter" and not names.parameters[fqn].requires_grad:
-                changed.append(fqn)
-            elif role == "parameter":
-                raise refusal(
-                    E.CHANGED_IN_PLACE,
-                    node,
-                    f"the step changes the parameter {fqn} in place, and a trained one changes by "
-                    "the optimizer alone; change it in the step() of a subclass of the optimizer, "
-                    "behind super().step()",
-                )
-            elif role != "input":
-                shape = list(node.meta["val"].shape)
-                raise refusal(
-                    E.CHANGED_IN_PLACE,
-                    node,
-                    f"the step changes in place a tensor, or an array, of shape {shape} that is none of "
-                    "the model's; make it a buffer of the model (register_buffer)",
-                )
+            self._add_change(node, *self._meaning(descriptor.mutated_input))
         else:
             raise ExportError(
                 E.CAPTURE_FAILED, f"the graph returns {descriptor}, which cannot be exported"
             )
-    if changed:
-        raise FrozenParametersChanged(changed)
-    if asked not in ([], [d.PlainAOTOutput(0)]):
-        raise ExportError(
-            E.CAPTURE_FAILED, f"the graph takes gradients of {asked}, and the loss alone has one"
-        )
-    # The loss first: it is what every reader looks for.
-    order = {"loss": 0, "output": 1, "buffer_update": 2, "gradient": 3}
-    program.results.sort(key=lambda result: order[result.role])
-    return program
+
+    def _add_change(self, node: fx.Node, role: str, fqn: str) -> None:
+        """What the step writes into one of its inputs."""
+        if role == "buffer":
+            if self._names.buffers[fqn].numel() == 0:
+                _check_size(node, fqn, self.program)
+            self.program.results.append(Result(node, "buffer_update", fqn))
+        elif role == "parameter" and not self._names.parameters[fqn].requires_grad:
+            self._changed.append(fqn)
+        elif role == "parameter":
+            raise refusal(
+                E.CHANGED_IN_PLACE,
+                node,
+                f"the step changes the parameter {fqn} in place, and a trained one changes by "
+                "the optimizer alone; change it in the step() of a subclass of the optimizer, "
+                "behind super().step()",
+            )
+        elif role != "input":
+            shape = list(node.meta["val"].shape)
+            raise refusal(
+                E.CHANGED_IN_PLACE,
+                node,
+                f"the step changes in place a tensor, or an array, of shape {shape} that is none of "
+                "the model's; make it a buffer of the model (register_buffer)",
+            )
 
 
 def _check_size(update: fx.Node, fqn: str, program: Program) -> None:
