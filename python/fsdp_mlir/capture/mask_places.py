@@ -12,7 +12,7 @@ from .nodes import arguments_of
 from .static_form import Rule, StaticForm, aten
 
 
-def _from_front(form: StaticForm, node: fx.Node, tensor: fx.Node, dim: int, index: Any) -> Any:
+def _counted_from_front(form: StaticForm, tensor: fx.Node, dim: int, index: Any) -> Any:
     """`index` along `dim` of `tensor`, where it may count from the end, and padding's is 0."""
     index = form.filled(index, 0)
     size = form.shape(tensor)[dim]
@@ -33,7 +33,7 @@ def _index(form: StaticForm, node: fx.Node) -> fx.Node:
         size = form.shape(node)[first + given - 1]
         indices = without_masks(form, node, indices, size)
     found = [
-        index if index is None else _from_front(form, node, tensor, dim, index)
+        index if index is None else _counted_from_front(form, tensor, dim, index)
         for dim, index in enumerate(indices)
     ]
     return form.again(node, indices=found)
@@ -53,7 +53,7 @@ def _index_put(form: StaticForm, node: fx.Node) -> fx.Node:
         size = shape[-from_end] if len(shape) >= from_end and shape[-from_end] != 1 else None
         indices = without_masks(form, node, indices, size)
     places = [
-        None if index is None else _from_front(form, node, tensor, dim, index)
+        None if index is None else _counted_from_front(form, tensor, dim, index)
         for dim, index in enumerate(indices)
     ]
     behind = {}
@@ -92,10 +92,9 @@ def _scatter(form: StaticForm, node: fx.Node) -> fx.Node:
     """As `_index_put`, along one dimension."""
     values = arguments_of(node)
     tensor, index = values["self"], values["index"]
-    rank = max(1, len(form.shape(tensor)))
-    dim = values["dim"] % rank
+    dim = form.dim(node, tensor)
     padded = form.padded(index)
-    if len(form.shape(index)) == rank:
+    if len(form.shape(index)) == max(1, len(form.shape(tensor))):
         along = [d for d in padded if d == dim or form.shape(index)[d] != form.shape(tensor)[d]]
     else:
         along = padded
@@ -140,7 +139,7 @@ def _part(form: StaticForm, node: fx.Node) -> fx.Node:
     else at places that are numbers of the graph."""
     values = arguments_of(node)
     tensor = values["self"]
-    dim = values["dim"] % len(form.shape(tensor))
+    dim = form.dim(node, tensor)
     index, start, end = (form.size_of(values.get(name)) for name in ("index", "start", "end"))
     if dim in form.padded(tensor):
         return _part_of_padded(form, node, dim, start, end)
@@ -174,8 +173,7 @@ def _part_of_padded(form: StaticForm, node: fx.Node, dim: int, start: Any, end: 
     whole = form.call(aten.slice_scatter.default, tensor, source, dim, start, last)
     if end is None or end == size or isinstance(end, int) and end >= length:
         return whole
-    places = form.call(aten.arange.default, length, device="cpu")
-    written = form.call(aten.lt.Tensor, places, form.count(end))
+    written = form.call(aten.lt.Tensor, form.places(length), form.count(end))
     written = form.along(written, dim, len(form.shape(tensor)))
     return form.call(aten.where.self, written, whole, tensor)
 

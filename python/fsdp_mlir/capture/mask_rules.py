@@ -34,6 +34,7 @@ def rule_of(op: Any) -> Optional[Rule]:
     return None
 
 
+_MIXES = "it mixes elements along the dimension of that size"
 # Each element of the result is one of the operands', at the same place; PyTorch's tag is missing.
 _POINTWISE = frozenset(
     """_conj _conj_physical _neg_view _prelu_kernel _prelu_kernel_backward _to_copy alias bernoulli
@@ -76,7 +77,7 @@ def _apart(*names: str) -> Rule:
         for name in names:
             mixed = dims_of(values[name], len(form.shape(tensor)))
             if set(mixed) & set(form.padded(tensor)):
-                raise form.refused(node, "it mixes elements along the dimension of that size")
+                raise form.refused(node, _MIXES)
         return form.again(node)
 
     return rule
@@ -89,7 +90,7 @@ def _batches(first: Callable[[dict[str, Any]], int]) -> Rule:
         batch = first(arguments_of(node))
         for operand in node.all_input_nodes:
             if any(dim >= batch for dim in form.padded(operand)):
-                raise form.refused(node, "it mixes elements along the dimension of that size")
+                raise form.refused(node, _MIXES)
         return form.again(node)
 
     return rule
@@ -104,7 +105,7 @@ def _summing(first: Callable[[dict[str, Any]], int]) -> Rule:
         for name, value in values.items():
             padded = form.padded(value)
             if any(dim >= first(values) for dim in padded):
-                raise form.refused(node, "it mixes elements along the dimension of that size")
+                raise form.refused(node, _MIXES)
             if padded:
                 changed[name] = form.filled(value, 0)
         return form.again(node, **changed)
@@ -115,7 +116,7 @@ def _summing(first: Callable[[dict[str, Any]], int]) -> Rule:
 def _cdist_backward(form: StaticForm, node: fx.Node) -> fx.Node:
     values = arguments_of(node)
     if any(_last(values) in form.padded(values[name]) for name in ("x1", "x2")):
-        raise form.refused(node, "it mixes elements along the dimension of that size")
+        raise form.refused(node, _MIXES)
     names = ("grad", "x1", "x2", "cdist")
     return form.again(node, **{name: form.filled(values[name], 0) for name in names})
 

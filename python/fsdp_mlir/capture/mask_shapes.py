@@ -8,6 +8,7 @@ import sympy
 import torch
 from torch import fx
 
+from ..step.places import at_line
 from .nodes import arguments_of, location
 from .static_form import Rule, Size, StaticForm, aten, dims_of
 
@@ -55,7 +56,7 @@ def _group(
 def _slice(form: StaticForm, node: fx.Node) -> fx.Node:
     values = arguments_of(node)
     tensor = values["self"]
-    dim = values["dim"] % len(form.shape(tensor))
+    dim = form.dim(node, tensor)
     start, end = form.size_of(values["start"]), form.size_of(values["end"])
     last = values["end"]
     from_end = dim in form.padded(tensor) and isinstance(end, int) and end < 0
@@ -66,7 +67,7 @@ def _slice(form: StaticForm, node: fx.Node) -> fx.Node:
             end = form.shape(tensor)[dim] + end
             last = form.bound(end)
     for place in (start, None if from_end else end):
-        tensor = _from_front(form, node, tensor, place)
+        tensor = _checked_from_front(form, node, tensor, place)
     _settle_slice(form, node, tensor, dim, start, end)
     if start is None or isinstance(start, int):
         return form.again(node, self=tensor, end=last)
@@ -75,18 +76,18 @@ def _slice(form: StaticForm, node: fx.Node) -> fx.Node:
         return form.call(
             aten.index_select.default, tensor, dim, places_of(form, node, dim, start, size)
         )
-    places = form.call(aten.arange.default, form.bound(size), device="cpu")
-    places = form.call(aten.add.Tensor, places, form.count(start))
+    places = form.call(aten.add.Tensor, form.places(size), form.count(start))
     places = form.call(aten.clamp.default, places, 0, tensor.meta["val"].shape[dim] - 1)
     return form.call(aten.index_select.default, tensor, dim, places)
 
 
-def _from_front(form: StaticForm, node: fx.Node, tensor: fx.Node, place: Any) -> fx.Node:
+def _checked_from_front(form: StaticForm, node: fx.Node, tensor: fx.Node, place: Any) -> fx.Node:
     """`tensor` behind a check that `place`, which a slice of it has, does not count from the end."""
     if place is None or isinstance(place, int) or not form.may_be_negative(place):
         return tensor
     holds = form.call(aten.ge.Scalar, form.count(place), 0)
-    checked = form.check(holds, f"{location(node)}: a slice's place is below 0", tensor)
+    text = at_line(location(node), "a slice's place is below 0")
+    checked = form.check(holds, text, tensor)
     form.note(checked, form.shape(tensor))
     return checked
 
@@ -101,8 +102,9 @@ def places_of(form: StaticForm, node: fx.Node, dim: int, start: Size, length: in
         form.call(aten.ge.Scalar, first, 0),
         form.call(aten.le.Scalar, first, whole - length),
     )
-    first = form.check(there, f"{location(node)}: the step needs {length} places of {whole}", first)
-    return form.call(aten.add.Tensor, form.call(aten.arange.default, length, device="cpu"), first)
+    text = at_line(location(node), f"the step needs {length} places of {whole}")
+    first = form.check(there, text, first)
+    return form.call(aten.add.Tensor, form.places(length), first)
 
 
 def _settle_slice(
@@ -128,7 +130,7 @@ def _split(form: StaticForm, node: fx.Node) -> Any:
     """Parts whose lengths depend on values, as experts get them: each begins behind the others."""
     values = arguments_of(node)
     tensor, lengths = values["self"], [form.size_of(size) for size in values["split_sizes"]]
-    dim = values["dim"] % len(form.shape(tensor))
+    dim = form.dim(node, tensor)
     if all(isinstance(length, int) for length in lengths):
         if dim in form.padded(tensor):
             raise form.refused(node, "parts of known lengths")
@@ -137,11 +139,11 @@ def _split(form: StaticForm, node: fx.Node) -> Any:
     for length in lengths:
         start = form.call(aten.add.Tensor, start, form.count(length))
     all_of_it = form.call(aten.eq.Tensor, start, form.count(form.shape(tensor)[dim]))
-    tensor = form.check(all_of_it, f"{location(node)}: the parts are not all of it", tensor)
+    text = at_line(location(node), "the parts are not all of it")
+    tensor = form.check(all_of_it, text, tensor)
     parts, start = [], form.count(0)
     for length in lengths:
-        places = form.call(aten.arange.default, form.bound(length), device="cpu")
-        places = form.call(aten.add.Tensor, places, start)
+        places = form.call(aten.add.Tensor, form.places(length), start)
         places = form.call(aten.clamp_max.default, places, tensor.meta["val"].shape[dim] - 1)
         parts.append(form.call(aten.index_select.default, tensor, dim, places))
         start = form.call(aten.add.Tensor, start, form.count(length))
@@ -152,7 +154,7 @@ def _cat(form: StaticForm, node: fx.Node) -> fx.Node:
     """Tensors side by side, and what counts of them in front."""
     values = arguments_of(node)
     tensors = values["tensors"]
-    dim = values["dim"] % len(form.shape(node))
+    dim = form.dim(node, node)
     whole = form.call(aten.cat.default, tensors, dim)
     length = form.bound(form.shape(node)[dim])
     if not any(dim in form.padded(tensor) for tensor in tensors[:-1]):
@@ -180,7 +182,7 @@ def _flip(form: StaticForm, node: fx.Node) -> fx.Node:
     result = form.again(node, dims=[dim for dim in dims if dim not in padded])
     for dim in padded:
         size = form.shape(tensor)[dim]
-        places = form.call(aten.arange.default, form.bound(size), device="cpu")
+        places = form.places(size)
         last = form.call(aten.sub.Scalar, form.count(size), 1)
         places = form.call(aten.clamp_min.default, form.call(aten.sub.Tensor, last, places), 0)
         result = form.call(aten.index_select.default, result, dim, places)
@@ -190,7 +192,7 @@ def _flip(form: StaticForm, node: fx.Node) -> fx.Node:
 def _select(form: StaticForm, node: fx.Node) -> fx.Node:
     values = arguments_of(node)
     tensor, index = values["self"], form.size_of(values["index"])
-    dim = values["dim"] % len(form.shape(tensor))
+    dim = form.dim(node, tensor)
     size = form.shape(tensor)[dim]
     if isinstance(index, int) and (index >= 0 or isinstance(size, int)):
         return form.again(node)
@@ -205,15 +207,15 @@ def _only_at(
 ) -> fx.Node:
     """`gradient` where an index along `dim` is `place`, and zeros elsewhere."""
     shape = form.shape(node)
-    places = form.call(aten.arange.default, form.bound(shape[dim]), device="cpu")
-    here = form.along(form.call(aten.eq.Tensor, places, place), dim, len(shape))
+    here = form.call(aten.eq.Tensor, form.places(shape[dim]), place)
+    here = form.along(here, dim, len(shape))
     return form.chosen(here, form.call(aten.unsqueeze.default, gradient, dim), 0)
 
 
 def _select_backward(form: StaticForm, node: fx.Node) -> fx.Node:
     values = arguments_of(node)
     index = form.size_of(values["index"])
-    dim = values["dim"] % len(form.shape(node))
+    dim = form.dim(node, node)
     size = form.shape(node)[dim]
     if isinstance(index, int) and (index >= 0 or isinstance(size, int)):
         return form.again(node)
@@ -224,7 +226,7 @@ def _select_backward(form: StaticForm, node: fx.Node) -> fx.Node:
 def _slice_backward(form: StaticForm, node: fx.Node) -> fx.Node:
     values = arguments_of(node)
     start = form.size_of(values["start"])
-    dim = values["dim"] % len(form.shape(node))
+    dim = form.dim(node, node)
     gradient = values["grad_output"]
     size = form.shape(gradient)[dim]
     if isinstance(start, int) and start >= 0 and values["step"] == 1:
@@ -234,8 +236,7 @@ def _slice_backward(form: StaticForm, node: fx.Node) -> fx.Node:
         return form.again(node)
     if isinstance(start, int) or values["step"] != 1:
         raise form.refused(node, "it counts from the end")
-    places = form.call(aten.arange.default, form.bound(form.shape(node)[dim]), device="cpu")
-    places = form.call(aten.sub.Tensor, places, form.count(start))
+    places = form.call(aten.sub.Tensor, form.places(form.shape(node)[dim]), form.count(start))
     counts = form.call(
         aten.logical_and.default,
         form.call(aten.ge.Scalar, places, 0),
@@ -269,7 +270,7 @@ def _sort(form: StaticForm, node: fx.Node) -> Any:
     """By value, and then what counts to the front, each time in the order there was."""
     values = arguments_of(node)
     tensor = values["self"]
-    dim = values["dim"] % max(1, len(form.shape(tensor)))
+    dim = form.dim(node, tensor)
     if dim not in form.padded(tensor):
         return form.again(node)
     stable = {"stable": True, "dim": dim}

@@ -10,6 +10,7 @@ from torch import fx
 
 from ..errors import E
 from ..step.at_most import BOUND
+from ..step.places import at_line
 from .nodes import arguments_of, location, refusal
 from .static_form import NO_BOUND, Origin, Rule, Size, StaticForm, aten
 
@@ -177,7 +178,7 @@ def _item(form: StaticForm, node: fx.Node) -> None:
         )
     flat = form.call(aten.sum.default, number)
     if isinstance(size, int):  # as a tensor of that size beside it says
-        text = f"{location(node)}: the step needs the number {size} here"
+        text = at_line(location(node), f"the step needs the number {size} here")
         form.needed.append((form.call(aten.eq.Scalar, flat, size), text))
         return
     if BOUND in node.meta.get("custom", {}) or form.range_of(size) is not None:
@@ -195,8 +196,7 @@ def _repeat_interleave(form: StaticForm, node: fx.Node) -> fx.Node:
     ends = form.call(aten.cumsum.default, form.filled(repeats, 0), 0)
     count = form.call(aten.select.int, ends, 0, -1)
     ends = _agree(form, node, size, count, None, ends)
-    places = form.call(aten.arange.default, length, device="cpu")
-    found = form.call(aten.searchsorted.Tensor, ends, places, right=True)
+    found = form.call(aten.searchsorted.Tensor, ends, form.places(length), right=True)
     return form.call(aten.clamp_max.default, found, repeats.meta["val"].shape[0] - 1)
 
 

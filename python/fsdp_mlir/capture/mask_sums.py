@@ -145,7 +145,7 @@ def _softmax(fill: float) -> Rule:
         values = arguments_of(node)
         first = "self" if "self" in values else "grad_output"
         tensor = values[first]
-        dim = values["dim"] % max(1, len(form.shape(tensor)))
+        dim = form.dim(node, tensor)
         changed = {first: form.filled(tensor, fill, [dim])}
         return form.again(node, **changed)
 

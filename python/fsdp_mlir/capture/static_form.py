@@ -122,6 +122,10 @@ class StaticForm:
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, fx.Node) and not self.is_number(value)
 
+    def dim(self, node: fx.Node, tensor: fx.Node) -> int:
+        """The dimension of `tensor` that a call has as its argument, counted from the front."""
+        return arguments_of(node)["dim"] % max(1, len(self.shape(tensor)))
+
     def padded(self, value: Any) -> list[int]:
         """The dimensions of a tensor that have padding; none of a number or None."""
         if not self.is_tensor(value):
@@ -136,7 +140,7 @@ class StaticForm:
             if symbol not in self.bounds:
                 origin = self.origins.get(symbol)
                 where = origin.where if origin else location(self.line)
-                raise ExportError(E.VALUE_DEPENDENT, f"{where}: {NO_BOUND}" if where else NO_BOUND)
+                raise ExportError(E.VALUE_DEPENDENT, at_line(where, NO_BOUND))
         ranges = {symbol: ValueRanges(0, self.bounds[symbol]) for symbol in size.free_symbols}
         return max(0, int(bound_sympy(size, ranges).upper))
 
@@ -190,8 +194,7 @@ class StaticForm:
     def counted(self, size: Size) -> fx.Node:
         """Which elements along a dimension count: a vector of truth values."""
         if size not in self._known_masks:
-            places = self.call(aten.arange.default, self.bound(size), device="cpu")
-            self._known_masks[size] = self.call(aten.lt.Tensor, places, self.count(size))
+            self._known_masks[size] = self.call(aten.lt.Tensor, self.places(size), self.count(size))
         return self._known_masks[size]
 
     def counted_in(self, shape: Sequence[Size], dims: Sequence[int]) -> fx.Node:
@@ -229,6 +232,10 @@ class StaticForm:
             found.append(self._graph.call_function(operator.getitem, (whole, i)))
             found[-1].meta = {**whole.meta, "val": value}
         return found
+
+    def places(self, size: Size) -> fx.Node:
+        """The places along a dimension of that size, padding's too."""
+        return self.call(aten.arange.default, self.bound(size), device="cpu")
 
     def along(self, vector: fx.Node, dim: int, rank: int) -> fx.Node:
         """`vector` along dimension `dim` of `rank`, to be broadcast."""
