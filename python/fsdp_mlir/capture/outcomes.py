@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..step.memory import storage_of
 from ..step.places import innermost, is_users, trace_of, user_location
 from .contents import Content, Copied, Elements, is_in_same_places
 from .known_values import bytes_of, is_factory
@@ -265,7 +266,7 @@ def listed_constants(outcome: Outcome) -> set[int]:
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata if tensor.layout == torch.strided else id(tensor)
+    return storage_of(tensor) if tensor.layout == torch.strided else id(tensor)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -31,6 +31,7 @@ from .inverse_stft import eager_inverse_stft
 from .joint_graph import JointGraph, describe
 from .library_defaults import choices_for_graphs, note_unchecked
 from .mixed_precision import MixedPrecision
+from ..step.memory import storage_of
 from ..step.names import StateNames, plain_path
 from .product_dtypes import require_one_dtype
 from .program import Program
@@ -131,7 +132,7 @@ def _separate(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     seen: set[int] = set()
     separate: dict[str, torch.Tensor] = {}
     for name, tensor in inputs.items():
-        storage = tensor.untyped_storage()._cdata
+        storage = storage_of(tensor)
         separate[name] = _copy(tensor) if storage in seen else tensor
         seen.add(storage)
     return separate

@@ -8,6 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..errors import E, ExportError
+from ..step.memory import storage_of
 from ..step.places import at_line
 from .numbers import current_line
 from .values import Expr, Layout, Pool
@@ -42,7 +43,7 @@ class Memory(TorchDispatchMode):
         return self.pool.constant(value)
 
     def add(self, tensor: torch.Tensor, value: Expr) -> torch.Tensor:
-        self._cells[tensor.untyped_storage()._cdata] = Cell(tensor, value)
+        self._cells[storage_of(tensor)] = Cell(tensor, value)
         return tensor
 
     def make(self, shape: Any, stride: Any, dtype: torch.dtype, value: Expr) -> torch.Tensor:
@@ -55,11 +56,11 @@ class Memory(TorchDispatchMode):
 
     def made(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is one of this step."""
-        return tensor.untyped_storage()._cdata in self._cells
+        return storage_of(tensor) in self._cells
 
     def value_of(self, tensor: torch.Tensor) -> Expr:
         """What a tensor holds: a number where it has no dimension and no parameter's shape."""
-        cell = self._cells.get(tensor.untyped_storage()._cdata)
+        cell = self._cells.get(storage_of(tensor))
         if cell is not None:
             if layout_of(tensor) == (cell.shape, cell.stride):
                 return cell.value
@@ -79,11 +80,11 @@ class Memory(TorchDispatchMode):
 
     def first_value_of(self, tensor: torch.Tensor) -> Expr:
         """What a tensor of this step was made with."""
-        cell = self._cells.get(tensor.untyped_storage()._cdata)
+        cell = self._cells.get(storage_of(tensor))
         return cell.first if cell else self.value_of(tensor)
 
     def _write(self, tensor: torch.Tensor, value: Expr) -> torch.Tensor:
-        cell = self._cells.get(tensor.untyped_storage()._cdata)
+        cell = self._cells.get(storage_of(tensor))
         if cell is None:
             return self.add(tensor, value)
         layout = (cell.shape, cell.stride)

@@ -21,13 +21,13 @@ class Memory:
 
     def add(self, name: str, tensor: torch.Tensor) -> None:
         if tensor.layout == torch.strided and tensor.numel():
-            self._named.setdefault(_storage(tensor), []).append((name, tensor))
+            self._named.setdefault(storage_of(tensor), []).append((name, tensor))
 
     def overlapping(self, tensor: torch.Tensor) -> Optional[tuple[str, torch.Tensor]]:
         """The first tensor that shares an element with `tensor`, and its name; None: no one does."""
         if tensor.layout != torch.strided or not tensor.numel():
             return None
-        for name, other in self._named.get(_storage(tensor), ()):
+        for name, other in self._named.get(storage_of(tensor), ()):
             if is_same(tensor, other) or _overlap(tensor, other):
                 return name, other
         return None
@@ -55,7 +55,8 @@ def is_freed(tensor: torch.Tensor) -> bool:
     return tensor.numel() > 0 and _span(tensor)[1] > tensor.untyped_storage().nbytes()
 
 
-def _storage(tensor: torch.Tensor) -> int:
+def storage_of(tensor: torch.Tensor) -> int:
+    """The identity of the memory that a tensor is in."""
     return tensor.untyped_storage()._cdata
 
 
