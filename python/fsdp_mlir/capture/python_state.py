@@ -38,7 +38,7 @@ class Contents:
 
 
 @dataclasses.dataclass(frozen=True)
-class Elements:
+class ArrayElements:
     """What an array holds, NumPy's or another one."""
 
     array: Any
@@ -51,7 +51,7 @@ class Elements:
 
 
 # Where a step has left something, and what.
-Slots = list[tuple[Union[Place, Contents, Elements], Any]]
+Slots = list[tuple[Union[Place, Contents, ArrayElements], Any]]
 # Elements of an array that is looked at; a larger one holds data.
 _LARGEST = 1000
 
@@ -178,7 +178,7 @@ class PythonState:
             for value, before in self._contents.values()
             if not _same_contents(value, before)
         ]
-        elements = [Elements(self._arrays[place.identity][0]) for place in self.arrays()]
+        elements = [ArrayElements(self._arrays[place.identity][0]) for place in self.arrays()]
         return [(slot, slot.read()) for slot in (*places, *contents, *elements)]
 
     def _is_other(self, place: Place) -> bool:
@@ -198,7 +198,7 @@ class PythonState:
             table.clear()
             table.update(before)
         for kept, elements in self._arrays.values():
-            Elements(kept).put(elements)
+            ArrayElements(kept).put(elements)
         for value, contents in self._contents.values():
             if not _same_contents(value, contents):
                 Contents(value).put(contents)
