@@ -16,7 +16,6 @@ from .autocast import check_autocast
 from .context import capture_settings
 from ..errors import E, ExportError
 from ..package import is_local
-from .explain import raised_by_step
 from .late_decisions import numbers_to_keep
 from .lost_output import named_where_run
 from .memory_orders import without_gaps
@@ -28,6 +27,7 @@ from .reached import Reached
 from .replaced_buffers import NeedsCopies
 from .trials import Trials
 from .value_checks import AnyNumber
+from .without_values import raised_by_step
 
 
 class NotFollowed(Exception):

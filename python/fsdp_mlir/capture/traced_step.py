@@ -26,7 +26,7 @@ from .both_ways import BothWays, without_loss
 from .context import said_to_compile
 from .custom_operators import inline_custom_operators
 from .dynamo import NotFollowed, follow
-from .explain import ON_VALUES, Refusal, explain_capture_error, located, raised_by_step
+from .explain import Refusal, explain_capture_error, located
 from .joint_graph import JointGraph
 from .kept_numbers import NumbersKept, kept_refusal
 from .known_values import StandIns
@@ -37,6 +37,7 @@ from .running import RunStep, run_and_differentiate
 from .same_graph import reads_known_numbers
 from .static_sizes import make_static
 from .step_loss import StepLoss, check_outputs
+from .without_values import ON_VALUES, raised_by_step
 
 
 def traced_step(

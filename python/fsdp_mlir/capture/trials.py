@@ -11,7 +11,6 @@ import torch
 from torch._dispatch.python import enable_python_dispatcher
 
 from ..step.names import StateNames
-from .explain import called_with, without_values
 from .known_values import StandIns
 from .outcomes import Outcome
 from .python_state import PythonState
@@ -20,6 +19,7 @@ from .replay import NoOperators, OtherCall, Recording, Replay
 from .value_checks import passed_checks
 from .untaken import silent
 from .watched_numbers import Site, Watch, plain, watched, watching
+from .without_values import called_with, without_values
 
 Number = tuple[Place, Any, Any]
 # So many ways through two steps are recorded.
