@@ -197,28 +197,14 @@ def _rule(
     third: Outcome,
 ) -> Rule:
     pool, own = follower.pool, _Owned(follower, number, group)
-    if set(first.states) != set(later.states):
-        follower.fail("has other state after some steps than after others")
-    for name, value in later.states.items():
-        begins = first.states[name]
-        counts = value is pool.make("step", 0)
-        if value.is_number and not begins.is_number:
-            follower.fail(f"makes its state {name} a number")
-        if counts and begins is not pool.constant(1):
-            follower.fail(f"begins to count in {described(name)} at another number than 1")
+    _check_states(follower, first, later)
     names = [name for name, value in later.states.items() if not value.is_number]
     kept = [name for index, name in sorted(follower.numbers.formers) if index == number]
     results = [own(later.param), *(own(later.states[name]) for name in names)]
     again = [own(third.param), *(own(third.states[name]) for name in names)]
     follows = [own(later.states[name]) for name in kept]
     follows_again = [own(third.states[name]) for name in kept]
-    for result, other in zip(results + follows, again + follows_again):
-        if result is not other:
-            what = (
-                f"the step of {follower.name} reads Python state that changes between steps; keep it "
-                "in the optimizer's state, per parameter"
-            )
-            raise ExportError(E.OPTIMIZER_STEP, at_line(_difference(result, other), what))
+    _check_alike(follower, results + follows, again + follows_again)
     merger = FirstMerger(pool, {name: own(first.begins[name]) for name in first.begins})
     begun = [
         own(first.param),
@@ -256,26 +242,50 @@ def _rule(
         rule.states.append(State(name, result.dtype, initial.operands[0], shape))
         rule.results.append(result)
     if any(value.layout is not None for value in reached(rule.results)):
-        if param.is_complex():
-            follower.fail(
-                f"looks at the whole of {follower.fqns[number]}, which is complex; give it to "
-                "another optimizer"
-            )
-        rule.shape = tuple(param.shape)
-        if not rule.shape:
-            follower.fail(
-                f"looks at the whole of {follower.fqns[number]}, which has no dimension; give it "
-                "to another optimizer"
-            )
-        for former in rule.formers:
-            follower.fail(
-                f"looks at the whole of {follower.fqns[number]}, and keeps a number in "
-                f"{described(former.name)} that follows from every step before: a rank computes some "
-                "of the parameters, and has no such numbers; compute it from the count of steps where "
-                "it is read",
-                f'"{entry_of_state(former.name) or former.name}"',
-            )
+        rule.shape = _whole_shape(follower, number, rule.formers)
     return rule
+
+
+def _check_states(follower: Follower, first: Outcome, later: Outcome) -> None:
+    """Fails where a later step has other kinds of state than the first one."""
+    pool = follower.pool
+    if set(first.states) != set(later.states):
+        follower.fail("has other state after some steps than after others")
+    for name, value in later.states.items():
+        begins = first.states[name]
+        if value.is_number and not begins.is_number:
+            follower.fail(f"makes its state {name} a number")
+        if value is pool.make("step", 0) and begins is not pool.constant(1):
+            follower.fail(f"begins to count in {described(name)} at another number than 1")
+
+
+def _check_alike(follower: Follower, results: Sequence[Expr], again: Sequence[Expr]) -> None:
+    """Raises ExportError where a step computes something else than the one before it."""
+    for result, other in zip(results, again):
+        if result is not other:
+            what = (
+                f"the step of {follower.name} reads Python state that changes between steps; keep it "
+                "in the optimizer's state, per parameter"
+            )
+            raise ExportError(E.OPTIMIZER_STEP, at_line(_difference(result, other), what))
+
+
+def _whole_shape(follower: Follower, number: int, formers: Sequence[Former]) -> tuple[int, ...]:
+    """The shape of a parameter that its rule looks at the whole of."""
+    param = follower.tensors[number]
+    looks = f"looks at the whole of {follower.fqns[number]}"
+    if param.is_complex():
+        follower.fail(f"{looks}, which is complex; give it to another optimizer")
+    if param.dim() == 0:
+        follower.fail(f"{looks}, which has no dimension; give it to another optimizer")
+    for former in formers:
+        follower.fail(
+            f"{looks}, and keeps a number in {described(former.name)} that follows from every step "
+            "before: a rank computes some of the parameters, and has no such numbers; compute it "
+            "from the count of steps where it is read",
+            f'"{entry_of_state(former.name) or former.name}"',
+        )
+    return tuple(param.shape)
 
 
 def _read(formers: list[Former], results: Sequence[Expr]) -> list[Former]:
