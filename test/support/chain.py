@@ -264,6 +264,11 @@ def lower(
     )
 
 
+def plan_text(plan: pathlib.Path) -> str:
+    """The plan as text."""
+    return command([binary("fsdp-translate"), "--plan-to-text", plan]).stdout
+
+
 def run_arguments(
     compiled: Compiled, steps: int | None = None, program: str = "fsdp-run"
 ) -> list[str]:

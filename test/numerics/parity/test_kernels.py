@@ -61,7 +61,7 @@ def same(a: chain.Result, b: chain.Result) -> bool:
 
 @pytest.mark.quick
 def test_fast_kernels_train_as_exact_ones(exact: chain.Compiled, fast: chain.Compiled) -> None:
-    text = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", fast.plan]).stdout
+    text = chain.plan_text(fast.plan)
     # Each product of the step and of the evaluation; none is ATen's.
     assert len(re.findall(r"fsdp_mlir::(mm|addmm)\.onednn", text)) >= 20
     assert not re.findall(rf"aten::(mm|addmm|{ATTENTION}|{ATTENTION}_backward)\(", text)
@@ -104,7 +104,7 @@ def test_types_of_16_bits_are_computed_in_float32_where_they_are_slow(
     fast = chain.lower(GPT, exact.archive, tmp_path / "fast", argv, pipeline=options)
     slow, quick = run(exact), run(fast)
     assert quick.losses == pytest.approx(slow.losses, rel=1e-2)
-    text = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", fast.plan]).stdout
+    text = chain.plan_text(fast.plan)
     flags = pathlib.Path("/proc/cpuinfo").read_text()
     if "avx2" not in flags or "avx512f" in flags:
         assert "of 16 bits are slow" not in slow.output

@@ -127,7 +127,7 @@ def test_a_models_mesh_has_any_number_of_axes(tmp_path: pathlib.Path) -> None:
     product = training.run(dataclasses.replace(task, mesh=(4, 2)), tmp_path / "product")
     assert run.losses == product.losses
     plan = str(compiled.plan)
-    text = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", plan]).stdout
+    text = chain.plan_text(plan)
     assert "mesh replicate0=2 replicate1=2 shard=2: rank 0 at (0, 0, 0), rank 1 at" in text
     assert " over replicate0 x replicate1, " in text
 

@@ -66,9 +66,7 @@ TRAININGS = {
 
 def gathers(folder: pathlib.Path) -> list[tuple[str, str]]:
     """Units and regions, in the order in which a step starts their gathers."""
-    text = chain.command(
-        [chain.binary("fsdp-translate"), "--plan-to-text", folder / "step.plan"]
-    ).stdout
+    text = chain.plan_text(folder / "step.plan")
     step = text[text.index("program step") :]
     return re.findall(r"= all_gather .*unit '(.*?)', (\w+)", step.split("\nprogram ")[0])
 

@@ -45,8 +45,7 @@ class Decided:
     @functools.cached_property
     def text(self) -> str:
         """The plan, as --plan-to-text prints it."""
-        show = [chain.binary("fsdp-translate"), "--plan-to-text", self.compiled.plan]
-        return chain.command(show).stdout
+        return chain.plan_text(self.compiled.plan)
 
     @functools.cached_property
     def sharded(self) -> str:

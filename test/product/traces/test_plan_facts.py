@@ -100,8 +100,7 @@ def test_compiler_and_plan_price_a_product_as_measured(
     table.write_text(re.sub(r"= [^{},=\s]+e[-+]\d+", "= 1.0", table.read_text()))
     compiled = plans(f"{options} kernels=fast kernel-table={table}")
     said, figures = facts(compiled), report(compiled)
-    translate = chain.binary("fsdp-translate")
-    text = chain.command([translate, "--plan-to-text", compiled.plan]).stdout
+    text = chain.plan_text(compiled.plan)
     step = text.partition("program step:")[2].partition("program ")[0]
     products = step.count(" measured 1000000.0 us")
     assert products > step.count(" recomputed measured 1000000.0 us") > 0

@@ -79,7 +79,7 @@ def test_a_prediction_is_the_compilers(options: str, plans: Plans) -> None:
 def test_commands_say_what_they_are(plans: Plans) -> None:
     compiled = plans()
     trace = predicted(compiled)
-    text = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", compiled.plan]).stdout
+    text = chain.plan_text(compiled.plan)
     # A command goes on where its pieces stand below each other.
     commands = [c.replace("\n", " ") for c in re.split(r"\n  (?=\d\| )", text)[1:]]
     commands[-1] = commands[-1].split("   device arena")[0]

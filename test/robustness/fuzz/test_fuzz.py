@@ -32,7 +32,7 @@ def test_many_seeds() -> None:
 @pytest.mark.parametrize("plan", sorted((HERE / "corpus" / "plan").iterdir()), ids=lambda p: p.name)
 def test_kept_plans_are_of_this_version(plan: pathlib.Path) -> None:
     """A plan of another version ends where its version is read; seeds.py makes them anew."""
-    chain.command([chain.binary("fsdp-translate"), "--plan-to-text", plan])
+    chain.plan_text(plan)
 
 
 @pytest.mark.parametrize("case", sorted((HERE / "cases").glob("*.mlir")), ids=str)

@@ -170,9 +170,8 @@ def _check_close(
 
 def collective_counts(plan: pathlib.Path) -> dict[str, int]:
     """Collectives of the step program by kind and region, from the plan's text."""
-    command = [chain.binary("fsdp-translate"), "--plan-to-text", plan]
     counts: dict[str, int] = {}
-    for line in chain.command(command).stdout.splitlines():
+    for line in chain.plan_text(plan).splitlines():
         found = re.search(r"\b(all_gather|reduce_scatter|all_reduce)\b", line)
         if found:
             region = re.search(r"\b(forward|backward)\b", line)

@@ -106,9 +106,8 @@ def check(compiled: list[chain.Compiled], per_class: int) -> None:
 
 def test_plans_compute_the_sequential_step(compiled: list[chain.Compiled]) -> None:
     """All but what passes add, and what docs/checker.md names, is covered."""
-    translate = chain.binary("fsdp-translate")
     for (model, pipeline, *flags), step in zip(PLANS, compiled):
-        text = chain.command([translate, "--plan-to-text", step.plan]).stdout
+        text = chain.plan_text(step.plan)
         words = (*pipeline.split(), *" ".join(flags).split())
         known = [*ADDED, *(what for word, what in UNCOVERED.items() if word in words)]
         found = re.findall("^  not covered: (.*): .*$", text, re.M)

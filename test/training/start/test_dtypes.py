@@ -117,7 +117,7 @@ def test_each_goes_from_a_model_to_ranks_and_back(layout: str, tmp_path: pathlib
         metadata = json.loads(file.read("step/extra/fsdp.json"))
     buffers = {buffer["fqn"]: buffer["dtype"] for buffer in metadata["buffers"]}
     ir = compiled.ir.read_text()
-    plan = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", compiled.plan]).stdout
+    plan = chain.plan_text(compiled.plan)
     for row in STORABLE:
         assert buffers[f"of_{row.name}"] == row.name
         assert f"@of_{row.name} buffer : tensor<3x2x{mlir_types()[row.name]}>" in ir

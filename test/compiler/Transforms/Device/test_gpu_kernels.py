@@ -291,7 +291,7 @@ def test_an_exported_step_becomes_a_plan_for_gpus(
         )
 
     compiled = chain.compile_step(step, tmp_path, pipeline="mesh=2 device=cuda")
-    text = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", compiled.plan]).stdout
+    text = chain.plan_text(compiled.plan)
     assert ", for GPUs" in text
     called = re.findall(r"(\w+::\w*_attention\w*)\(", text)
     assert called == ([kernel, f"{kernel}_backward"] if kernel else [])
@@ -318,7 +318,7 @@ def test_attention_that_is_recomputed_drops_the_same(tmp_path: pathlib.Path) -> 
     compiled = chain.compile_step(
         step, tmp_path, pipeline="mesh=2 device=cuda remat=full units=class:Block"
     )
-    text = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", compiled.plan]).stdout
+    text = chain.plan_text(compiled.plan)
     sites = re.findall(r"flash_attention\(.*generator (\d+)\)( recomputed)?  // (\d)", text)
     again = " recomputed"
     assert sites == [("0", "", "0"), ("1", "", "1"), ("1", again, "1"), ("0", again, "0")]

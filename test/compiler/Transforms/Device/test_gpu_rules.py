@@ -45,7 +45,7 @@ def rule_of(optimizer: str, options: dict[str, Any], tmp_path: pathlib.Path) -> 
         )
 
     plan = chain.compile_step(step, tmp_path, pipeline="mesh=2 device=cuda").plan
-    text = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", plan]).stdout
+    text = chain.plan_text(plan)
     return re.search(r"^rule .*?\n(.*?results [^\n]*)", text, re.S | re.M)[1].splitlines()
 
 
