@@ -9,16 +9,14 @@ import os
 import pathlib
 import re
 import shutil
-import signal
 from collections import Counter
 from typing import Any
 
 import pytest
 from fsdp_mlir.report import over_time, sections
 from fsdp_mlir.report.__main__ import main
-from fsdp_mlir.report.charts import line_chart
 from fsdp_mlir.report.facts import Run, read_run
-from fsdp_mlir.report.page import MOST_BYTES, write_whole
+from fsdp_mlir.report.page import MOST_BYTES
 from fsdp_mlir.report.page import page as page_of
 from fsdp_mlir.report.remarks import read_remarks
 from fsdp_mlir.report.timeline import Bars, Timeline, timeline
@@ -260,23 +258,6 @@ def test_a_loss_that_is_not_finite_is_said(plans: Plans, tmp_path: pathlib.Path)
     assert "not finite" in text and "from 2.5000, 2 logged steps" in text
 
 
-@pytest.mark.quick
-def test_a_long_curve_keeps_what_stands_out() -> None:
-    """Of 100,000 steps a picture has no room for all; one that is far off must be seen."""
-    points = [(float(step), 2.0) for step in range(100_000)]
-    points[50_003] = (50_003.0, 500.0)
-    drawn = line_chart("loss", "", [("training", points)])
-    assert len(drawn) < 20_000 and ">500</text>" in drawn
-
-
-@pytest.mark.quick
-def test_each_line_of_a_chart_has_a_colour() -> None:
-    style = (chain.ROOT / "python" / "fsdp_mlir" / "report" / "page.css").read_text()
-    lines = [(f"loss {i}", [(1.0, 1.0), (2.0, 2.0)]) for i in range(12)]
-    for name in re.findall(r'class="line (\w+)"', line_chart("loss", "", lines)):
-        assert f".{name} {{ stroke: " in style, name
-
-
 def test_a_rank_that_begins_before_rank_0_is_drawn_whole(run_folder: pathlib.Path) -> None:
     """Pictures begin at 0: where rank 0 is late, the others' bars stand in front of its own."""
     run = read_run(run_folder)
@@ -317,37 +298,6 @@ def test_a_trace_of_another_plan_is_left_out(
     assert "trace.json is of another plan" in page.text
     assert "summary.json is of another plan" in page.text
     assert len(page.facts["processes"]) == 1
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    darker, lighter = sorted((luminance(one), luminance(other)))
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-@pytest.mark.quick
-def test_colours_can_be_told_apart() -> None:
-    """Text has the contrast that WCAG 2 asks of it (4.5), and so have bars and areas (3)."""
-    style = (chain.ROOT / "python" / "fsdp_mlir" / "report" / "page.css").read_text()
-    script = (chain.ROOT / "python" / "fsdp_mlir" / "report" / "page.js").read_text()
-    (on_bars,) = re.findall(r'fillStyle = "(#\w{6})"', script)
-    light, dark = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
-    colours: dict[str, str] = {}
-    for block in (light, dark):
-        colours.update(re.findall(r"--(\w+): (#\w{6})", block))
-        for ground in (colours["ground"], colours["raised"]):
-            for name in ("text", "quiet", "link"):
-                assert contrast(colours[name], ground) >= 4.5, name
-        bars = ("kernel", "update", "copy", "collective", "exposed")
-        for name in bars:
-            assert contrast(on_bars, colours[name]) >= 4.5, name
-        for name in (*bars, "focus", *(f"c{i}" for i in range(10))):
-            assert contrast(colours[name], colours["ground"]) >= 3, name
 
 
 @pytest.mark.provokes("FSDP-E0105")
@@ -393,54 +343,3 @@ def test_a_file_of_another_kind_is_one_error(
     os.mkfifo(tmp_path / name)
     assert main([str(tmp_path)]) == 1
     assert f"{name} cannot be read: it is not a regular file" in capsys.readouterr().err
-
-
-def test_no_link_leads_to_another_file_and_what_is_no_file_is_not_replaced(
-    tmp_path: pathlib.Path,
-) -> None:
-    (tmp_path / "precious").write_text("words")
-    (tmp_path / "link").symlink_to(tmp_path / "precious")
-    old = os.umask(0o077)
-    write_whole("page", tmp_path / "link")
-    os.umask(old)
-    assert (tmp_path / "link").stat().st_mode & 0o777 == 0o600, "whom the umask lets may read it"
-    assert [(tmp_path / name).read_text() for name in ("link", "precious")] == ["page", "words"]
-    os.mkfifo(tmp_path / "pipe")
-    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    write_whole("page", tmp_path / "pipe")
-    assert os.read(reader, 9) == b"page"
-    os.close(reader)
-    with pytest.raises(OSError):  # at once: nobody reads
-        write_whole("page", tmp_path / "pipe")
-    with open(tmp_path / "log", "w") as log:
-        (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{log.fileno()}")
-        write_whole("page", tmp_path / "stdout")
-    assert (tmp_path / "stdout").is_symlink() and (tmp_path / "log").read_text() == "page"
-
-
-def test_nothing_is_left_of_a_page_whose_writer_is_killed(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "link", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-    if not (child := os.fork()):
-        write_whole("page", tmp_path / "page")
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_remarks_are_read_as_llvm_writes_them(tmp_path: pathlib.Path) -> None:
-    file = tmp_path / "remarks.yaml"
-    file.write_text(
-        "--- !Missed\nPass:            fsdp-x\nName:            it''s\n"
-        "DebugLoc:        { File: '<unknown file>', Line: 0, Column: 0 }\n"
-        "Function:        step\nArgs:\n  - Remark:          'a: ''b'''\n"
-        "  - Remark:          \" c\\n\"\n  - bytes:           '12'\n...\n"
-    )
-    (remark,) = read_remarks(file)
-    assert (remark.taken, remark.by, remark.function) == (False, "fsdp-x", "step")
-    assert remark.text == "a: 'b' c\n" and remark.figures == [("bytes", "12")]
-    whole = file.read_text()
-    for text, message in (("nonsense\n", "line 1 is no part"), (whole[:-4], "ends within")):
-        file.write_text(text)
-        with pytest.raises(ValueError, match=message):
-            read_remarks(file)
