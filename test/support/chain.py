@@ -17,6 +17,7 @@ import os
 import pathlib
 import runpy
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -262,6 +263,13 @@ def lower(
         scheduled=scheduled,
         plan=plan,
     )
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def plan_text(plan: pathlib.Path) -> str:

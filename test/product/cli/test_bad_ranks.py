@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from product.cli.conftest import CLASSIFIER
 from product.cli.refusals import HANG_S, check_refusal, run_refused
-from product.cli.test_launch import free_port, started
+from product.cli.test_launch import started
 from support import chain
 
 
@@ -121,7 +121,7 @@ def test_rank_that_never_arrives(
 ) -> None:
     """Or whose process is stopped: its socket takes connections, and nobody answers."""
     with contextlib.ExitStack() as stack:
-        port = free_port()
+        port = chain.free_port()
         if kind == "silent":
             silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
             port = silent.getsockname()[1]
@@ -151,7 +151,7 @@ def test_a_rank_that_fails_on_its_way(
 ) -> None:
     """The one that waits for it hears why, whichever of them is to serve the place."""
     saved = tmp_path / "saved.safetensors"
-    meeting = f"tcp://127.0.0.1:{free_port()}"
+    meeting = f"tcp://127.0.0.1:{chain.free_port()}"
     command = rank_command(compiled, meeting, saved)
     wrong = [*command, mistake]
     if mistake == "no.plan":
@@ -175,7 +175,7 @@ def test_a_host_that_fails_before_it_has_ranks(
 ) -> None:
     """As the driver tells it, whose step file raised an error there."""
     command = [*chain.run_arguments(compiled, 3), "--nproc", 1, "--nnodes", 2]
-    command += ["--master-port", free_port(), "--rendezvous-timeout", 60]
+    command += ["--master-port", chain.free_port(), "--rendezvous-timeout", 60]
     declines = ([], ["--decline=export: no luck"])
     commands = [[*command, "--node-rank", r, *declines[r == failing]] for r in range(2)]
     with started(commands, [chain.environment()] * 2) as processes:
@@ -202,9 +202,7 @@ def test_port_in_use(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
 def test_a_stranger_at_the_meeting(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
     """Who knows where the ranks meet, and not their secret, neither reads nor is believed."""
     saved = tmp_path / "saved.safetensors"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = chain.free_port()
     command = rank_command(compiled, f"tcp://127.0.0.1:{port}", saved)
     env = chain.environment(RANK="0", WORLD_SIZE="2", FSDP_RUN_SECRET="known to all ranks")
     with started([command], [env]) as (process,):

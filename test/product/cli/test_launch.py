@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 from typing import Iterator, Sequence
@@ -22,12 +21,6 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--no-python"]
 @pytest.fixture(scope="module")
 def expected(compiled: chain.Compiled) -> chain.Result:
     return chain.run_plan(compiled, 2, steps=STEPS)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Outputs:
@@ -140,7 +133,7 @@ def test_two_torchrun_agents(
     tmp_path: pathlib.Path,
 ) -> None:
     outputs = Outputs(tmp_path)
-    port = free_port()
+    port = chain.free_port()
     commands = []
     for node in range(2):
         launcher = [*TORCHRUN, "--nnodes", "2", "--nproc-per-node", "1"]
@@ -160,7 +153,7 @@ def test_two_nodes_without_torchrun(
     compiled: chain.Compiled, expected: chain.Result, tmp_path: pathlib.Path
 ) -> None:
     outputs = Outputs(tmp_path)
-    port = free_port()
+    port = chain.free_port()
     commands = []
     for node in range(2):
         launch = ["--nnodes", "2", "--node-rank", node, "--nproc", "1"]
@@ -182,9 +175,11 @@ def test_rendezvous(
     environments = rank_environments()
     if kind == "env":
         where = "env://"
-        environments = rank_environments(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+        environments = rank_environments(
+            MASTER_ADDR="127.0.0.1", MASTER_PORT=str(chain.free_port())
+        )
     elif kind == "tcp":
-        where = f"tcp://127.0.0.1:{free_port()}"
+        where = f"tcp://127.0.0.1:{chain.free_port()}"
     else:
         where = f"file://{tmp_path}/meeting"
     run = chain.run_arguments(compiled, STEPS)
@@ -206,7 +201,7 @@ def test_batch_systems(
 ) -> None:
     """As srun and mpirun start ranks, with MASTER_ADDR and MASTER_PORT (docs/launching.md)."""
     outputs = Outputs(tmp_path)
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(chain.free_port())}
     environments = [chain.environment(**{rank: str(i), size: "2"}, **where) for i in range(2)]
     run_together([[*chain.run_arguments(compiled, STEPS), *outputs.arguments]] * 2, environments)
     outputs.check(expected)

@@ -12,9 +12,9 @@ import pathlib
 import re
 import runpy
 import shlex
-import socket
 import sys
 
+from product.docs.tutorials import section_of
 from support import chain
 
 PRELOAD = ["torch.distributed.tensor", "transformers.trainer", "torch._dynamo"]
@@ -22,9 +22,7 @@ PRELOAD = ["torch.distributed.tensor", "transformers.trainer", "torch._dynamo"]
 
 def commands(page: str, section: str, program: str) -> list[str]:
     """Those of a section of a tutorial that begin with `program`."""
-    text = (chain.ROOT / "docs" / "tutorials" / page).read_text()
-    text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-    return re.findall(rf"^{re.escape(program)} .*$", text, re.MULTILINE)
+    return re.findall(rf"^{re.escape(program)} .*$", section_of(page, section), re.MULTILINE)
 
 
 def run(command: str, folder: pathlib.Path, *flags: str) -> str:
@@ -33,9 +31,7 @@ def run(command: str, folder: pathlib.Path, *flags: str) -> str:
     words = [*shlex.split(command), *flags]
     ranks = int(words[2]) if words[0] == "torchrun" else 1
     script = words[3:] if words[0] == "torchrun" else words[1:]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = chain.free_port()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
     outputs = [folder / f"output-{rank}.txt" for rank in range(ranks)]

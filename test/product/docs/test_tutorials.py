@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import shlex
-import socket
 from typing import Any
 
 import pytest
@@ -92,9 +91,7 @@ def test_on_two_ranks_and_on_two_machines(folder: pathlib.Path) -> None:
     assert len(expected) == TRAINING // 64 // 2
     both = commands(PAGE, "Two machines")
     assert len(both) == 2
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = chain.free_port()
     machines, processes = [], []
     for number, command in enumerate(both):
         machine = folder / f"machine{number}"

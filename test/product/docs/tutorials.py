@@ -15,10 +15,15 @@ TUTORIALS = chain.ROOT / "docs" / "tutorials"
 SCRIPTS = pathlib.Path(sys.executable).parent
 
 
+def section_of(page: str, section: str) -> str:
+    """The text of a section of a tutorial."""
+    return (TUTORIALS / page).read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+
+
 def commands(page: str, section: str) -> list[str]:
     """Those of a section of the page that train."""
-    text = (TUTORIALS / page).read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-    return re.findall(r"^(?:python -m fsdp_mlir|python python/|torchrun ).*$", text, re.MULTILINE)
+    train = r"^(?:python -m fsdp_mlir|python python/|torchrun ).*$"
+    return re.findall(train, section_of(page, section), re.MULTILINE)
 
 
 def begin(

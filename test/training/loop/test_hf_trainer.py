@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 from types import ModuleType
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from transformers import LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy
 
-from support import chain
+from support import chain, step_files
 
 EXAMPLE = chain.ROOT / "python" / "examples" / "hf_trainer.py"
 STEPS = 6
@@ -20,11 +19,7 @@ STEPS = 6
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("hf_trainer", EXAMPLE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return step_files.loaded(EXAMPLE)
 
 
 @pytest.fixture(scope="module")

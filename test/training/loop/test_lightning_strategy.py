@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import pathlib
 import sys
@@ -17,7 +16,7 @@ from lightning.pytorch.callbacks import EMAWeightAveraging, GradientAccumulation
 from lightning.pytorch.callbacks import ModelCheckpoint, StochasticWeightAveraging
 from lightning.pytorch.loggers import CSVLogger
 
-from support import chain
+from support import chain, step_files
 
 EXAMPLE = chain.ROOT / "python" / "examples" / "lightning_strategy.py"
 STEPS = 6
@@ -26,11 +25,7 @@ HERE = pathlib.Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("lightning_strategy", EXAMPLE)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules["lightning_strategy"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return step_files.loaded(EXAMPLE)
 
 
 @pytest.fixture
