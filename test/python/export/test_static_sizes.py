@@ -3,85 +3,15 @@ them: for masks that hold for all, none and some, and with NaN where a mask does
 
 import pathlib
 import threading
-from typing import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import Exported, export, sgd
-from torch import Tensor, nn
+from exporting import export
+from selections import MASKS, ROWS, WIDTH, LABELS, Body, Model, batch, compare, rows_of, step_of
+from torch import Tensor
 
 import fsdp_mlir
-from fsdp_mlir import ExportError, TrainingStep
-
-WIDTH, ROWS, LABELS = 4, 6, 3
-Body = Callable[[nn.Linear, Tensor, Tensor, Tensor], Tensor]
-MASKS = {
-    "some": [1, 0, 0, 1, 1, 0],
-    "none": [0] * 6,
-    "all": [1] * 6,
-    "first": [1, 0, 0, 0, 0, 0],
-    "last": [0, 0, 0, 0, 0, 1],
-}
-
-
-class Model(nn.Module):
-    """Two layers, of which `body` makes a loss."""
-
-    def __init__(self, body: Body) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.layer, self.other = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, LABELS)
-        self.norm = nn.LayerNorm(WIDTH)
-        self.clusters = nn.AdaptiveLogSoftmaxWithLoss(WIDTH, 20, [5, 10], div_value=1.5)
-        self.body = body
-
-    def forward(self, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
-        return self.body(self, x, m, y)
-
-
-def batch(name: str) -> dict[str, Tensor]:
-    """Rows with NaN in one that no mask but `all` takes."""
-    generator = torch.Generator().manual_seed(3)
-    x = torch.randn(ROWS, WIDTH, generator=generator)
-    if not MASKS[name][2]:
-        x[2] = torch.nan
-    y = torch.randint(LABELS, (ROWS,), generator=generator)
-    return {"x": x, "m": torch.tensor(MASKS[name], dtype=torch.bool), "y": y}
-
-
-def step_of(body: Body) -> TrainingStep:
-    model = Model(body)
-    return TrainingStep(
-        model=model,
-        loss=lambda model, x, m, y: model(x, m, y),
-        optimizer=sgd(model),
-        inputs=batch("some"),
-    )
-
-
-def compare(step: TrainingStep, exported: Exported, inputs: dict[str, Tensor]) -> None:
-    """Loss and gradients within rounding; NaN where eager has one, and nowhere else."""
-    exported.weights.update({f"fsdp.input.{name}": value for name, value in inputs.items()})
-    step.model.zero_grad()
-    loss = step.loss(step.model, **inputs)
-    loss.backward()
-    results = exported.run()
-    torch.testing.assert_close(results["loss", ""], loss.detach(), equal_nan=True)
-    for name, parameter in step.model.named_parameters():
-        if ("gradient", name) in results:
-            torch.testing.assert_close(
-                results["gradient", name],
-                parameter.grad,
-                equal_nan=True,
-                rtol=1e-5,
-                atol=1e-6,
-                msg=lambda text: f"{name}: {text}",
-            )
-
-
-def rows_of(model: Model, x: Tensor, m: Tensor) -> Tensor:
-    return model.layer(x[m])
 
 
 def experts(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
@@ -368,57 +298,3 @@ def test_random_numbers_of_a_selection_are_said_to_differ(tmp_path: pathlib.Path
     step = step_of(lambda s, x, m, y: F.dropout(s.layer(x[m]), 0.5).sum())
     (note,) = export(step, tmp_path).notes
     assert "random numbers are drawn for as many elements as there can be" in note
-
-
-def loops(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
-    return torch.stack([model.layer(row).sum() for row in x[m]]).sum()
-
-
-def writes_from_the_end(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
-    rows = model.layer(x[m]).clone()
-    rows[-1:] = 0
-    return rows.sum()
-
-
-def writes_as_many(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
-    rows = model.layer(x[m])
-    whole = torch.zeros(ROWS, WIDTH)
-    whole[: rows.shape[0]] = rows
-    return whole.square().sum()
-
-
-REFUSED: dict[str, tuple[Body, str]] = {
-    "writes-rows": (
-        writes_from_the_end,
-        r"aten::slice .* cannot take with a mask: it counts from the end",
-    ),
-    "writes-as-many": (writes_as_many, r"slice_scatter .* at places that depend on values"),
-    "loop": (loops, r"the step decides by a size that depends on values.* or use torch.where"),
-    "median": (
-        lambda s, x, m, y: s.layer(x[m]).median(),
-        r"of aten::index has a shape .* aten::median cannot take with a mask; compute all elements",
-    ),
-    "batch-norm": (
-        lambda s, x, m, y: F.batch_norm(s.layer(x[m]), None, None, training=True).sum(),
-        r"which aten::_native_batch_norm_legit cannot take with a mask",
-    ),
-    "no-bound": (
-        lambda s, x, m, y: s.layer(torch.zeros(int(y.sum().item()), WIDTH)).sum(),
-        r"nothing says how large it can be; say it by `with fsdp_mlir.at_most\(n\):`",
-    ),
-    "number": (
-        lambda s, x, m, y: s.layer(torch.nan_to_num(x)).sum() * round(y.float().sum().item()),
-        r"the step reads a tensor's value as a Python number",
-    ),
-    "list": (
-        lambda s, x, m, y: s.layer(x).sum() * [1, 2, 3, 4, 5, 6, 7][x[m].shape[0]],
-        r"the step decides by a size that depends on values",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_refusals(tmp_path: pathlib.Path, name: str) -> None:
-    body, message = REFUSED[name]
-    with pytest.raises(ExportError, match=r"^test_static_sizes.py:\d+: .*" + message):
-        export(step_of(body), tmp_path)
