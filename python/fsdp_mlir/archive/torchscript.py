@@ -7,7 +7,6 @@ operators' schemas; `archive.py` checks that it found the same ones.
 
 from __future__ import annotations
 
-import keyword
 import math
 import operator
 import re
@@ -24,14 +23,9 @@ from ..errors import E, ExportError
 from ..step.places import at_line
 from ..step.names import StateNames, plain_path
 from ..step.programs import StepProgram
+from .free_names import FreeNames
 from .writable import check_writable
 
-# Names that mean something else in TorchScript source.
-_RESERVED = set(keyword.kwlist) | {
-    "torch", "ops", "self", "annotate", "inf", "nan", "infj", "nanj", "List", "Optional", "Tensor",
-    "Tuple", "Dict", "device", "complex", "int", "float", "bool", "str", "fork", "CONSTANTS",
-    "uninitialized", "print", "len", "number", "unchecked_cast", "Module", "rpc_async", "awaitable",
-}  # fmt: skip
 _LAYOUTS = {torch.strided: 0}
 _MEMORY_FORMATS = {
     torch.contiguous_format: 0,
@@ -51,7 +45,7 @@ class ProgramWriter:
 
     def __init__(self, program: Program, names: StateNames, wanted: StepProgram) -> None:
         self._names = names
-        self._used: set[str] = set()
+        self._free = FreeNames()
         self._values: dict[str, dict[str, Any]] = {}
         self._spelling: dict[Any, str] = {}
         self._lines: list[str] = []
@@ -94,15 +88,7 @@ class ProgramWriter:
 
     def _define(self, key: Any, wish: str, tensor: torch.Tensor) -> str:
         """Gives the value `key` a name of its own and records its type."""
-        wish = re.sub(r"[^A-Za-z0-9_]", "_", wish)
-        # The loader drops names like _12, which it takes for generated ones.
-        if wish in _RESERVED or not re.match(r"[A-Za-z]|_+[A-Za-z]", wish):
-            wish = f"v_{wish}"
-        name, count = wish, 0
-        while name in self._used:
-            count += 1
-            name = f"{wish}_{count}"
-        self._used.add(name)
+        name = self._free.take(wish)
         self._spelling[key] = name
         self._values[name] = {
             "shape": list(tensor.shape),
@@ -190,7 +176,7 @@ class ProgramWriter:
             wish = wishes.get(index, f"{node.name}_{index}")
             if member is None:
                 names.append(None)
-                targets.append(self._unused(f"{node.name}_none_{index}"))
+                targets.append(self._free.take(f"{node.name}_none_{index}"))
             elif isinstance(member, torch.Tensor):
                 name = self._define((node, index), wish, member)
                 names.append(name)
@@ -202,17 +188,11 @@ class ProgramWriter:
                     f"{node.target} gives a number beside its tensors, which cannot be exported",
                 )
         if is_list:
-            whole = self._unused(f"{node.name}_list")
+            whole = self._free.take(f"{node.name}_list")
             self._lines.append(f"{whole} = {call}")
             call = whole
         self._lines.append(f"{', '.join(targets)}, = {call}")
         return names
-
-    def _unused(self, wish: str) -> str:
-        while wish in self._used:
-            wish += "_"
-        self._used.add(wish)
-        return wish
 
     def _module(self, node: fx.Node) -> str:
         path = _module_path(node, self._names)

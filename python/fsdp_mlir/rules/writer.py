@@ -13,6 +13,7 @@ from ..errors import E, ExportError
 from .capture import Rule
 from .group_entries import entry_of_state, state_of_entry
 from .values import Expr, Pool
+from ..archive.free_names import FreeNames
 from ..archive.torchscript import call_text, method_text
 
 aten = torch.ops.aten
@@ -30,7 +31,7 @@ class RuleWriter:
         self._pool = Pool()
         self._names: dict[int, str] = {}
         self._members: dict[tuple[int, int], str] = {}
-        self._used: set[str] = set()
+        self._free = FreeNames()
         self._lines: list[str] = []
         self._nodes: list[dict[str, Any]] = []
         self._numbers: list[dict[str, Any]] = []
@@ -103,13 +104,7 @@ class RuleWriter:
 
     def _define(self, wish: str) -> str:
         wish = re.sub(r"\W", "_", wish).strip("_") or "v"
-        wish = f"v_{wish}" if wish[0].isdigit() or re.fullmatch(r"s\d+|self|torch", wish) else wish
-        name, count = wish, 0
-        while name in self._used:
-            count += 1
-            name = f"{wish}_{count}"
-        self._used.add(name)
-        return name
+        return self._free.take(f"v_{wish}" if re.fullmatch(r"s\d+", wish) else wish)
 
     def _name(self, value: Expr) -> str:
         """The name of a tensor or a number, which is written where it is not yet."""

@@ -79,6 +79,17 @@ def test_numbers_that_follow_from_earlier_steps(update: Callable[..., None]) -> 
     assert_has_bits(Own([nn.Parameter(torch.ones(6))], update), 12, {5: 3})
 
 
+def states_of_any_names(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    """Of which some are no names in TorchScript."""
+    for name in ("μ", "None", "β 1", "2", "s0"):
+        state.setdefault(name, torch.zeros_like(p)).lerp_(p.grad, 0.5)
+        p.sub_(state[name], alpha=group["lr"])
+
+
+def test_a_state_may_have_any_name() -> None:
+    assert_has_bits(Own([nn.Parameter(torch.ones(6))], states_of_any_names), 3)
+
+
 def begins_as_zero(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
     """As transformers' Adafactor keeps its RMS."""
     if not state:
