@@ -13,15 +13,26 @@ from .nodes import arguments_of
 from .static_form import Rule, Size, StaticForm, aten, dims_of
 
 
+def _over_padding(rule: Callable[..., Any]) -> Rule:
+    """The rule of a reduction: `rule(form, node, values, dims)`, told its arguments and dimensions,
+    where it goes over padding; elsewhere it stays as it is."""
+
+    def reduction(form: StaticForm, node: fx.Node) -> Any:
+        values = arguments_of(node)
+        dims = dims_of(values.get("dim"), len(form.shape(values["self"])))
+        if not set(dims) & set(form.padded(values["self"])):
+            return form.again(node)
+        return rule(form, node, values, dims)
+
+    return reduction
+
+
 def _reduced(fill: Callable[[torch.dtype, dict[str, Any]], Any]) -> Rule:
     """Of reductions that do not see elements of the value that `fill` gives."""
 
-    def rule(form: StaticForm, node: fx.Node) -> fx.Node:
-        values = arguments_of(node)
+    @_over_padding
+    def rule(form: StaticForm, node: fx.Node, values: dict[str, Any], dims: list[int]) -> fx.Node:
         tensor = values["self"]
-        dims = _dims_over_padding(form, values)
-        if not dims:
-            return form.again(node)
         if values.get("dim") is None and "arg" in node.target._schema.name:
             if form.padded(tensor) != [0]:
                 raise form.refused(node, "it gives a place among all elements")
@@ -31,13 +42,6 @@ def _reduced(fill: Callable[[torch.dtype, dict[str, Any]], Any]) -> Rule:
         return form.again(node, self=form.filled(tensor, value, dims))
 
     return rule
-
-
-def _dims_over_padding(form: StaticForm, values: dict[str, Any]) -> list[int]:
-    """The dimensions that a reduction goes over; none where it meets no padding there."""
-    tensor = values["self"]
-    dims = dims_of(values.get("dim"), len(form.shape(tensor)))
-    return list(dims) if set(dims) & set(form.padded(tensor)) else []
 
 
 def _least(dtype: torch.dtype, _: Any = None) -> Any:
@@ -74,13 +78,10 @@ def _number_of(form: StaticForm, tensor: fx.Node, dims: Sequence[int]) -> Size:
     return sympy.simplify(sympy.prod([form.shape(tensor)[d] for d in dims]))
 
 
-def _mean(form: StaticForm, node: fx.Node) -> fx.Node:
+@_over_padding
+def _mean(form: StaticForm, node: fx.Node, values: dict[str, Any], dims: list[int]) -> fx.Node:
     """The sum of what counts, divided by how many count."""
-    values = arguments_of(node)
     tensor = values["self"]
-    dims = _dims_over_padding(form, values)
-    if not dims:
-        return form.again(node)
     whole = form.call(
         aten.sum.dim_IntList,
         form.filled(tensor, 0, dims),
@@ -91,14 +92,11 @@ def _mean(form: StaticForm, node: fx.Node) -> fx.Node:
     return form.call(aten.div.Tensor, whole, form.count(_number_of(form, tensor, dims)))
 
 
-def _variance(form: StaticForm, node: fx.Node) -> Any:
+@_over_padding
+def _variance(form: StaticForm, node: fx.Node, values: dict[str, Any], dims: list[int]) -> Any:
     """The mean of squared differences from the mean, of what counts."""
-    values = arguments_of(node)
     tensor = values["self"]
     name = node.target._schema.name.removeprefix("aten::")
-    dims = _dims_over_padding(form, values)
-    if not dims:
-        return form.again(node)
     if "correction" not in values:
         raise form.refused(node)
     correction = 1 if values["correction"] is None else values["correction"]
