@@ -22,7 +22,7 @@ from .merge import FirstMerger
 from .pairs import element_dtype
 from .reach import check_state_keys
 from .schedule import Schedule
-from .state_numbers import Outcome
+from .state_numbers import AfterStep
 from .values import Expr, Layout, Pool, reached
 from ..step.places import at_line
 from ..step.strides import row_major_strides
@@ -192,9 +192,9 @@ def _rule(
     follower: Follower,
     number: int,
     group: int,
-    first: Outcome,
-    later: Outcome,
-    third: Outcome,
+    first: AfterStep,
+    later: AfterStep,
+    third: AfterStep,
 ) -> Rule:
     pool, own = follower.pool, _Owned(follower, number, group)
     _check_states(follower, first, later)
@@ -246,7 +246,7 @@ def _rule(
     return rule
 
 
-def _check_states(follower: Follower, first: Outcome, later: Outcome) -> None:
+def _check_states(follower: Follower, first: AfterStep, later: AfterStep) -> None:
     """Fails where a later step has other kinds of state than the first one."""
     pool = follower.pool
     if set(first.states) != set(later.states):
@@ -301,7 +301,7 @@ def _read(formers: list[Former], results: Sequence[Expr]) -> list[Former]:
 
 
 def _check_apart(
-    follower: Follower, number: int, group: int, alone: Outcome, together: tuple[Any, bool]
+    follower: Follower, number: int, group: int, alone: AfterStep, together: tuple[Any, bool]
 ) -> None:
     """Groups are followed one by one: what a step reads of others shows where it has all."""
     outcomes, is_only_way = together

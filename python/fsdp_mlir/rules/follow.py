@@ -42,7 +42,7 @@ from .kept_state import (
 from .pairs import element_dtype
 from .values import Comparison, Expr, Pool, holds_for
 from .schedule import Schedule, set_number
-from .state_numbers import Outcome, StateNumbers
+from .state_numbers import AfterStep, StateNumbers
 
 # How many ways through a step are followed.
 _WAYS = 64
@@ -117,11 +117,11 @@ class Follower:
         where = line_of_step(type(self.optimizer), text)
         raise ExportError(E.OPTIMIZER_STEP, f"{where}the step of {self.name} {what}")
 
-    def follow_first(self) -> list[Outcome]:
+    def follow_first(self) -> list[AfterStep]:
         """The first step, which makes the optimizer's state."""
         return self.follow(first_state)
 
-    def follow_together(self) -> tuple[list[Outcome], bool]:
+    def follow_together(self) -> tuple[list[AfterStep], bool]:
         """The first step of all groups together, in one of the ways that it can go; and whether
         it is the only one. It leaves nothing."""
         trace = Trace(self.pool, self.name, self._in_all_steps, Way())
@@ -130,7 +130,7 @@ class Follower:
         self.changed, self.updated = changed, updated
         return outcomes, not (trace.branches.decisions or trace.branches.of_parameters)
 
-    def follow_later(self, first: list[Outcome]) -> list[Outcome]:
+    def follow_later(self, first: list[AfterStep]) -> list[AfterStep]:
         """A step that finds the state which `first` has made. What of it is one number counts the
         steps, or else follows from what it was."""
         before = self.attributes, self.entries, self.state
@@ -152,23 +152,23 @@ class Follower:
             return value
         return later_state(trace, index, param, name, value, self.numbers.found(index, name))
 
-    def follow(self, place: Callable[[Trace, int, torch.Tensor, str, Any], Any]) -> list[Outcome]:
+    def follow(self, place: Callable[[Trace, int, torch.Tensor, str, Any], Any]) -> list[AfterStep]:
         """Every way through one step, merged. `place` gives the value that a state begins with.
 
         Groups are followed one by one, since each may go its own ways.
         """
-        outcomes: list[Outcome] = []
+        outcomes: list[AfterStep] = []
         begun = self.attributes
         for group in range(len(self.groups)):
             self.attributes = begun
             outcomes += self._follow_group(group, place)
         return outcomes
 
-    def _follow_group(self, group: int, place: Callable[..., Any]) -> list[Outcome]:
+    def _follow_group(self, group: int, place: Callable[..., Any]) -> list[AfterStep]:
         ways = 0
         left: list[Any] = []
 
-        def explore(way: Way) -> list[Outcome]:
+        def explore(way: Way) -> list[AfterStep]:
             nonlocal ways
             ways += 1
             if ways > _WAYS:
@@ -221,12 +221,12 @@ class Follower:
             self.state[index] = own
         return outcomes
 
-    def _merge(self, merger: Merger, a: Outcome, b: Outcome) -> Outcome:
+    def _merge(self, merger: Merger, a: AfterStep, b: AfterStep) -> AfterStep:
         if set(a.states) != set(b.states):
             self.fail("has other state after some steps than after others")
         states = {name: merger.merge(a.states[name], b.states[name]) for name in b.states}
         begins = {name: x for name, x in b.begins.items() if a.begins.get(name) is x}
-        return Outcome(merger.merge(a.param, b.param), states, begins)
+        return AfterStep(merger.merge(a.param, b.param), states, begins)
 
     def _run(
         self, trace: Trace, groups: Sequence[int], place: Callable[..., Any]
@@ -302,7 +302,7 @@ class Follower:
             tensor.requires_grad_().grad = make("grad")
         return tensor
 
-    def _outcome(self, trace: Trace, param: torch.Tensor, state: dict[str, Any]) -> Outcome:
+    def _outcome(self, trace: Trace, param: torch.Tensor, state: dict[str, Any]) -> AfterStep:
         values, begins = {}, {}
         for name, value in members_of(state).items():
             if isinstance(value, torch.Tensor):
@@ -313,7 +313,7 @@ class Follower:
                     self.fail(f"keeps state {name} of shape {list(value.shape)} that has gaps")
             elif isinstance(value, (int, float, Number)) and not isinstance(value, bool):
                 values[name] = trace.number(value)
-        return Outcome(trace.value_of(param), values, begins)
+        return AfterStep(trace.value_of(param), values, begins)
 
     def shape_of_state(self, index: int, name: str) -> Optional[tuple[int, ...]]:
         """The shape of a tensor that the last step has left; None: the parameter's."""
@@ -346,7 +346,12 @@ class Follower:
                 self.changed.setdefault(key, f"self.{key}")
 
     def _left_entries(
-        self, trace: Trace, group: int, entries: Entries, given: Group, outcomes: dict[int, Outcome]
+        self,
+        trace: Trace,
+        group: int,
+        entries: Entries,
+        given: Group,
+        outcomes: dict[int, AfterStep],
     ) -> dict[str, KeptEntry]:
         """The entries that steps change. What a group's numbers are is state of its parameters."""
         columns = [x.operands for x in self.scheduled]

@@ -11,9 +11,9 @@ from .values import Expr, Pool
 
 
 @dataclass
-class Outcome:
-    """After one step: a parameter's value, and its state by name; and what those tensors of the
-    state that are one number began with."""
+class AfterStep:
+    """What a parameter is after one step, and its state by name; and what those tensors of the state
+    that are one number began with."""
 
     param: Expr
     states: dict[str, Expr]
@@ -56,7 +56,7 @@ class StateNumbers:
             return self.pool.make("former", self.formers[index, name], name)
         return self.pool.make("step", -1)
 
-    def agree(self, first: Sequence[Outcome], outcomes: Sequence[Outcome]) -> bool:
+    def agree(self, first: Sequence[AfterStep], outcomes: Sequence[AfterStep]) -> bool:
         """Whether a step that found these leaves them so. If not, they are others now."""
         formers = dict(self.formers)
         changed = {
@@ -79,8 +79,8 @@ class StateNumbers:
     def _owner(
         self,
         formers: dict[tuple[int, str], int],
-        first: Sequence[Outcome],
-        outcomes: Sequence[Outcome],
+        first: Sequence[AfterStep],
+        outcomes: Sequence[AfterStep],
         index: int,
         name: str,
     ) -> Optional[int]:
@@ -92,7 +92,7 @@ class StateNumbers:
             return self._first_like(first, index, name)
         return None
 
-    def _first_like(self, first: Sequence[Outcome], index: int, name: str) -> int:
+    def _first_like(self, first: Sequence[AfterStep], index: int, name: str) -> int:
         """The first parameter of the group whose state `name` begins as this one's does."""
         own = first[index]
         for other in self.alike[index]:
