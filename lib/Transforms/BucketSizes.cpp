@@ -20,17 +20,16 @@ FailureOr<BucketSizes> BucketSizes::get(ModuleOp module, StringRef cap,
   Mesh mesh(module);
   int64_t shards = mesh.getNumShards();
   sizes.ranks = shards > 1 ? shards : mesh.getNumRanks();
-  if (cap == "none")
-    return sizes;
+  std::optional<int64_t> bytes;
+  if (failed(readOptions(module, [&] { bytes = readBucketCap(cap); })))
+    return failure();
   if (cap != "auto") {
-    std::optional<int64_t> bytes;
-    if (failed(readMebibytes(module, "bucket-cap-mib", cap, bytes)))
-      return failure();
     sizes.kind = bytes ? Kind::Cap : Kind::PerUnit;
     sizes.capBytes = bytes.value_or(0);
     return sizes;
   }
-  if (failed(readCluster(module, cluster, sizes.cluster)))
+  if (failed(readOptions(
+          module, [&] { sizes.cluster = readCluster(cluster, module); })))
     return failure();
   sizes.kind = Kind::Auto;
   sizes.efficientBytes = static_cast<int64_t>(cost::efficientBytes(

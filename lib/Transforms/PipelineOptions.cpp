@@ -1,8 +1,8 @@
 // Errors and documentation of options.
 
 #include "PipelineOptions.h"
+#include "PassOptions.h"
 
-#include "cost/Cluster.h"
 #include "fsdp/Transforms/Passes.h"
 #include "plan/NearestName.h"
 
@@ -112,10 +112,68 @@ LogicalResult NamedOptions::parse(StringRef pipeline, StringRef text,
         return failAs(E::Option, fail,
                       pipeline + ": " + name +
                           " is given more than once; leave one of them out");
-    return success();
+    try {
+      check();
+      return success();
+    } catch (const Error &error) {
+      return failAs(error.kind, fail, error.what());
+    }
   }
   return failToRead(
       pipeline, why, [&] { return getNames(); }, fail);
+}
+
+void BudgetOptions::check() const { readMemoryBudget(memoryBudgetMib); }
+
+void ScheduleOptions::check() const {
+  BudgetOptions::check();
+  readBucketCap(bucketCapMib);
+  readCluster(cluster, plan::DeviceKind::Cpu);
+}
+
+GatherBy ShardOptions::getGather() const {
+  if (gather != GatherBy::Auto)
+    return gather;
+  bool onHost = device == TargetDevice::Cpu;
+  bool sameHost = cluster == "auto" || cluster == "local";
+  bool canMap = shardLayout == ShardLayout::Flat && onHost && sameHost;
+  return canMap ? GatherBy::Map : GatherBy::Copy;
+}
+
+void ShardOptions::check() const {
+  ScheduleOptions::check();
+  if (!mesh.empty())
+    readMesh(mesh);
+  if (!mesh.empty() && meshDims != "shard") {
+    auto names = llvm::map_to_vector(llvm::split(meshDims, ','),
+                                     [](StringRef name) { return name.str(); });
+    checkMeshNames(names, mesh);
+  }
+  readUnits(units);
+  readReshardRanks(reshardAfterForward);
+  readReduceDtype(reduceDtype);
+  readAttention(attention);
+  readKernelTable(kernels, kernelTable, cluster, getDevice());
+  checkRemat(remat, memoryBudgetMib);
+  if (gather == GatherBy::Map && device != TargetDevice::Cpu)
+    throw Error(E::OptionsDisagree,
+                "gather=map is for device=cpu: GPUs do not show each other's "
+                "memory in one place, and would hold all parameters whole");
+  if (gather == GatherBy::Map && shardLayout != ShardLayout::Flat)
+    throw Error(E::OptionsDisagree,
+                "gather=map needs shard-layout=flat: only flat pieces can be "
+                "read in place");
+}
+
+void OverlapOptions::check() const {
+  ScheduleOptions::check();
+  readPrefetchDepth("prefetch-forward", prefetchForward);
+  readPrefetchDepth("prefetch-backward", prefetchBackward);
+}
+
+void AllOptions::check() const {
+  ShardOptions::check();
+  OverlapOptions::check();
 }
 
 std::string NamedOptions::getText() const {

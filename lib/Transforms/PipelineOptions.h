@@ -35,6 +35,9 @@ struct NamedOptions : virtual mlir::detail::PassOptions {
   parse(llvm::StringRef pipeline, llvm::StringRef text,
         llvm::function_ref<mlir::LogicalResult(const llvm::Twine &)> fail);
 
+  /// Throws an Error where an option has no such value, or two disagree.
+  virtual void check() const = 0;
+
   /// NAME=VALUE of each option that has a value.
   std::string getText() const;
 };
@@ -42,6 +45,8 @@ struct NamedOptions : virtual mlir::detail::PassOptions {
 /// How much memory there is: of all chapters.
 struct BudgetOptions : virtual NamedOptions {
   Text memoryBudgetMib{this, meaning::memoryBudgetMib, ""};
+
+  void check() const override;
 };
 
 /// What a plan is made for: of more than one chapter.
@@ -56,6 +61,7 @@ struct ScheduleOptions : virtual BudgetOptions {
         bucketCapMib == "auto" && schedule != SchedulePolicy::Overlap;
     return perUnit ? "none" : bucketCapMib.getValue();
   }
+  void check() const override;
 };
 
 struct ShardOptions : virtual ScheduleOptions {
@@ -75,11 +81,21 @@ struct ShardOptions : virtual ScheduleOptions {
   Choice<GatherBy> gather{this, meaning::gather};
   Choice<Offload> offload{this, meaning::offload};
   Named<bool> pinMemory{this, meaning::pinMemory, llvm::cl::init(true)};
+
+  plan::DeviceKind getDevice() const {
+    return device == TargetDevice::Cuda ? plan::DeviceKind::Cuda
+                                        : plan::DeviceKind::Cpu;
+  }
+  /// `gather`, of which auto is decided.
+  GatherBy getGather() const;
+  void check() const override;
 };
 
 struct OverlapOptions : virtual ScheduleOptions {
   Text prefetchForward{this, meaning::prefetchForward, "auto"};
   Text prefetchBackward{this, meaning::prefetchBackward, "auto"};
+
+  void check() const override;
 };
 
 struct LowerOptions : virtual BudgetOptions {
@@ -87,7 +103,9 @@ struct LowerOptions : virtual BudgetOptions {
   Choice<StreamCount> streams{this, meaning::streams};
 };
 
-struct AllOptions : ShardOptions, OverlapOptions, LowerOptions {};
+struct AllOptions : ShardOptions, OverlapOptions, LowerOptions {
+  void check() const override;
+};
 
 } // namespace fsdp
 

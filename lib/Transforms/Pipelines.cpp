@@ -100,23 +100,9 @@ void buildSharding(OpPassManager &pm, const ShardOptions &options,
   pm.addPass(createOffloadState({options.offload, options.pinMemory}));
 }
 
-LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
-                         function_ref<void(OpPassManager &)> schedule,
-                         ErrorHandler fail) {
-  bool flat = options.shardLayout == ShardLayout::Flat;
-  bool onHost = options.device == TargetDevice::Cpu;
-  bool sameHost = options.cluster == "auto" || options.cluster == "local";
-  GatherBy gather = options.gather;
-  if (gather == GatherBy::Auto)
-    gather = flat && onHost && sameHost ? GatherBy::Map : GatherBy::Copy;
-  if (gather == GatherBy::Map && !onHost)
-    return failAs(E::OptionsDisagree, fail,
-                  "gather=map is for device=cpu: GPUs do not show each other's "
-                  "memory in one place, and would hold all parameters whole");
-  if (gather == GatherBy::Map && !flat)
-    return failAs(E::OptionsDisagree, fail,
-                  "gather=map needs shard-layout=flat: only flat pieces can be "
-                  "read in place");
+void buildShard(OpPassManager &pm, const ShardOptions &options,
+                function_ref<void(OpPassManager &)> schedule) {
+  GatherBy gather = options.getGather();
 
   // What is priced, recomputed and placed is what will run.
   pm.addPass(createSelectKernels({options.device, options.attention}));
@@ -144,7 +130,6 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
 
   buildSharding(pm, options, gather);
   pm.addPass(createVerifySharded());
-  return success();
 }
 
 void buildLower(OpPassManager &pm, const LowerOptions &options) {
@@ -167,16 +152,14 @@ void buildLower(OpPassManager &pm, const LowerOptions &options) {
 template <typename Options>
 void registerPipeline(
     StringRef name, StringRef description,
-    std::function<LogicalResult(OpPassManager &, const Options &, ErrorHandler)>
-        build) {
+    std::function<void(OpPassManager &, const Options &)> build) {
   registerPassPipeline(
       name, description,
       [=](OpPassManager &pm, StringRef text, ErrorHandler fail) {
         Options options;
         if (failed(options.parse(name, text, fail)))
           return failure();
-        if (failed(build(pm, options, fail)))
-          return failure();
+        build(pm, options);
         // Last, so that a module that carries the text has been through it.
         std::string given = options.getText();
         pm.addPass(createRecordPipeline(
@@ -188,17 +171,14 @@ void registerPipeline(
       });
 }
 
-LogicalResult buildAll(OpPassManager &pm, const AllOptions &options,
-                       ErrorHandler fail) {
+void buildAll(OpPassManager &pm, const AllOptions &options) {
   auto schedule = [&](OpPassManager &pm) {
     buildOverlap(pm, options, options.prefetchForward,
                  options.prefetchBackward);
   };
-  if (failed(buildShard(pm, options, schedule, fail)))
-    return failure();
+  buildShard(pm, options, schedule);
   schedule(pm);
   buildLower(pm, options);
-  return success();
 }
 
 } // namespace
@@ -206,24 +186,18 @@ LogicalResult buildAll(OpPassManager &pm, const AllOptions &options,
 void fsdp::registerPipelines() {
   registerPipeline<ShardOptions>(
       "fsdp-shard", "captured to sharded",
-      [](OpPassManager &pm, const ShardOptions &options, ErrorHandler fail) {
-        return buildShard(
-            pm, options, [&](OpPassManager &pm) { buildOverlap(pm, options); },
-            fail);
+      [](OpPassManager &pm, const ShardOptions &options) {
+        buildShard(pm, options,
+                   [&](OpPassManager &pm) { buildOverlap(pm, options); });
       });
   registerPipeline<OverlapOptions>(
       "fsdp-overlap", "sharded to scheduled",
-      [](OpPassManager &pm, const OverlapOptions &options, ErrorHandler) {
+      [](OpPassManager &pm, const OverlapOptions &options) {
         buildOverlap(pm, options, options.prefetchForward,
                      options.prefetchBackward);
-        return success();
       });
-  registerPipeline<LowerOptions>(
-      "fsdp-lower", "scheduled to commands",
-      [](OpPassManager &pm, const LowerOptions &options, ErrorHandler) {
-        buildLower(pm, options);
-        return success();
-      });
+  registerPipeline<LowerOptions>("fsdp-lower", "scheduled to commands",
+                                 buildLower);
   registerPipeline<AllOptions>(
       "fsdp-pipeline", "captured to commands: fsdp-shard, -overlap and -lower",
       buildAll);

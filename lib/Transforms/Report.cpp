@@ -262,7 +262,9 @@ public:
   void runOnModule() override {
     markAllAnalysesPreserved();
     cost::Cluster hardware;
-    if (failed(readCluster(getOperation(), cluster, hardware)))
+    if (failed(readOptions(getOperation(), [&] {
+          hardware = readCluster(cluster, getOperation());
+        })))
       return signalPassFailure();
     std::string why;
     std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(output, &why);

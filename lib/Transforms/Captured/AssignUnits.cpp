@@ -1,5 +1,6 @@
 // fsdp-assign-units.
 
+#include "PassOptions.h"
 #include "Remarks.h"
 
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
@@ -224,12 +225,6 @@ AssignUnits::findModules(ModuleOp module, const Model &model) {
     return found;
   }
   llvm::Regex regex("^(" + units + ")$");
-  std::string why;
-  if (!regex.isValid(why)) {
-    ofKind(E::Option, module.emitError())
-        << "units=" << units << " is not a regular expression: " << why;
-    return failure();
-  }
   for (ModulePathOp candidate : model.modules)
     if (regex.match(candidate.getPath()) && model.hasParameters(candidate))
       found.insert(candidate);
@@ -305,15 +300,14 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
   SmallVector<StateOp> byUse = sortByUse(model.parameters, step);
   llvm::MapVector<StateOp, std::string> owner;
   llvm::StringMap<UnitOp> named = getUnits(module);
-  uint64_t bytes;
+  std::optional<uint64_t> bytes;
+  if (failed(readOptions(module, [&] { bytes = readUnits(units); })))
+    return failure();
   if (!named.empty()) {
     if (failed(keepUnits(module, byUse, named, owner)))
       return failure();
-  } else if (!StringRef(units).getAsInteger(10, bytes)) {
-    if (bytes == 0)
-      return ofKind(E::Option,
-                    module.emitError("units=0: a unit has at least one byte"));
-    cutByBytes(byUse, bytes, owner);
+  } else if (bytes) {
+    cutByBytes(byUse, *bytes, owner);
   } else {
     FailureOr<llvm::SetVector<ModulePathOp>> found = findModules(module, model);
     if (failed(found))

@@ -1,6 +1,7 @@
 // fsdp-choose-kernels.
 
 #include "CrossEntropy.h"
+#include "PassOptions.h"
 #include "Remarks.h"
 
 #include "cost/KernelTable.h"
@@ -86,33 +87,18 @@ std::optional<cost::Product> getProduct(aten::CallOp call) {
 
 LogicalResult ChooseKernels::readOptions() {
   ModuleOp module = getOperation();
-  if (kernels == KernelChoice::Exact)
-    return kernelTable.empty()
-               ? success()
-               : ofKind(E::OptionsDisagree,
-                        module.emitError(
-                            "kernel-table is read with kernels=fast; say "
-                            "so, or drop it"));
-  if (isForGpus(module))
-    return ofKind(
-        E::OptionsDisagree,
-        module.emitError("kernels=fast is for device=cpu; kernels of GPUs "
-                         "are not measured yet"));
-  if (kernelTable.empty())
-    return ofKind(E::OptionsDisagree,
-                  module.emitError("kernels=fast chooses by measurement; give "
-                                   "kernel-table=FILE, which "
-                                   "`fsdp-run PLAN --tune FILE` writes for a "
-                                   "plan with kernels=exact"));
-  try {
-    measured = cost::readKernelTable(kernelTable);
-    // Another cluster's table is for its own processors.
-    if (cluster == "auto" || cluster == "local")
-      cost::checkMachine(measured, cost::thisMachine(), kernelTable);
-    return success();
-  } catch (const Error &error) {
-    return ofKind(error.kind, module.emitError(error.what()));
-  }
+  auto device =
+      isForGpus(module) ? plan::DeviceKind::Cuda : plan::DeviceKind::Cpu;
+  return fsdp::readOptions(module, [&] {
+    std::optional<cost::KernelTable> table =
+        readKernelTable(kernels, kernelTable, cluster, device);
+    if (!table && kernels == KernelChoice::Fast)
+      throw Error(E::OptionsDisagree,
+                  "kernels=fast chooses by measurement; give "
+                  "kernel-table=FILE, which `fsdp-run PLAN --tune FILE` writes "
+                  "for a plan with kernels=exact");
+    measured = table.value_or(cost::KernelTable());
+  });
 }
 
 void ChooseKernels::choose(func::FuncOp program) {

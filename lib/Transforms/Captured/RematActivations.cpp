@@ -63,16 +63,11 @@ private:
 LogicalResult RematActivations::readOptions() {
   ModuleOp module = getOperation();
   everywhere = getRemat(remat);
-  if (failed(readMemoryBudget(module, memoryBudgetMib, budget)) ||
-      failed(readCluster(module, cluster, hardware)))
-    return failure();
-  if (!everywhere && !budget)
-    return ofKind(
-        E::OptionsDisagree,
-        module.emitError("remat=auto needs memory-budget-mib, the MiB that a "
-                         "rank may use; or say remat=none, selective or "
-                         "full"));
-  return success();
+  return fsdp::readOptions(module, [&] {
+    budget = readMemoryBudget(memoryBudgetMib);
+    hardware = readCluster(cluster, module);
+    checkRemat(remat, memoryBudgetMib);
+  });
 }
 
 FailureOr<RematActivations::Choices>

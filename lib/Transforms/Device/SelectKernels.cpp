@@ -6,6 +6,7 @@
 #include "Device/FusedRules.h"
 #include "Device/MaskedFill.h"
 #include "Device/MathAttention.h"
+#include "PassOptions.h"
 #include "Remarks.h"
 
 #include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
@@ -44,19 +45,15 @@ private:
 };
 
 LogicalResult SelectKernels::readKernels() {
-  kernels.clear();
   SmallVector<StringRef> names;
-  StringRef(attention).split(names, ',');
-  for (StringRef name : names) {
-    auto known = llvm::find_if(
+  if (failed(readOptions(getOperation(),
+                         [&] { names = readAttention(attention); })))
+    return failure();
+  kernels.clear();
+  for (StringRef name : names)
+    kernels.push_back(llvm::find_if(
         getAttentionKernels(),
-        [&](const AttentionKernel &kernel) { return kernel.name == name; });
-    if (known == getAttentionKernels().end())
-      return getOperation().emitError()
-             << "attention=" << attention << " does not exist; it is a list of "
-             << "flash, efficient and cudnn, best first";
-    kernels.push_back(known);
-  }
+        [&](const AttentionKernel &kernel) { return kernel.name == name; }));
   return success();
 }
 

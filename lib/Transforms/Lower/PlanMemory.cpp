@@ -78,7 +78,8 @@ public:
 
   LogicalResult run(StringRef budgetMib) {
     std::optional<int64_t> budget;
-    if (failed(readMemoryBudget(module, budgetMib, budget)))
+    if (failed(
+            readOptions(module, [&] { budget = readMemoryBudget(budgetMib); })))
       return failure();
     placeStates();
     const SmallVector<int64_t> bases(ends);

@@ -58,27 +58,12 @@ private:
 };
 
 LogicalResult ScheduleOverlap::readOptions() {
-  auto fail = [&](const Twine &message) {
-    return ofKind(E::Option, getOperation().emitError(message));
-  };
-  auto readDepth = [&](StringRef name, StringRef text,
-                       std::optional<size_t> &depth) {
-    size_t units;
-    if (text == "auto")
-      return success();
-    if (text.getAsInteger(10, units))
-      return LogicalResult(
-          fail(name + "=" + text + " is neither auto nor a number of units"));
-    depth = units;
-    return success();
-  };
-  forward = backward = std::nullopt;
-  if (failed(readDepth("prefetch-forward", prefetchForward, forward)) ||
-      failed(readDepth("prefetch-backward", prefetchBackward, backward)))
-    return failure();
-  if (failed(readMemoryBudget(getOperation(), memoryBudgetMib, budget)))
-    return failure();
-  return readCluster(getOperation(), cluster, hardware);
+  return fsdp::readOptions(getOperation(), [&] {
+    forward = readPrefetchDepth("prefetch-forward", prefetchForward);
+    backward = readPrefetchDepth("prefetch-backward", prefetchBackward);
+    budget = readMemoryBudget(memoryBudgetMib);
+    hardware = readCluster(cluster, getOperation());
+  });
 }
 
 LogicalResult ScheduleOverlap::checkStarts(func::FuncOp program) {

@@ -223,7 +223,8 @@ void SplitMatrixRules::explain(const MatrixRound &round) {
 void SplitMatrixRules::runOnModule() {
   ModuleOp module = getOperation();
   cost::Cluster machine;
-  if (failed(readCluster(module, cluster, machine)))
+  if (failed(
+          readOptions(module, [&] { machine = readCluster(cluster, module); })))
     return signalPassFailure();
   OpCost cost(module, std::move(machine));
   for (func::FuncOp program : getPrograms(module))

@@ -6,6 +6,7 @@
 
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/ElementTypes.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
@@ -107,8 +108,11 @@ void InsertGradReduction::reduce(UpdateOp update, StateOp parameter,
 
 void InsertGradReduction::runOnModule() {
   ModuleOp module = getOperation();
-  if (failed(readFloatType(module, "reduce-dtype", reduceDtype, defaultType)))
+  std::optional<plan::DType> dtype;
+  if (failed(
+          readOptions(module, [&] { dtype = readReduceDtype(reduceDtype); })))
     return signalPassFailure();
+  defaultType = dtype ? aten::getElementType(&getContext(), *dtype) : Type();
   units = getUnits(module);
   severalRanks = Mesh(module).getNumRanks() > 1;
   GradientMeans means(module);

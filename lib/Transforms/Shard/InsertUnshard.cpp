@@ -1,5 +1,6 @@
 // fsdp-insert-unshard.
 
+#include "PassOptions.h"
 #include "Remarks.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
@@ -133,19 +134,16 @@ void InsertUnshard::readOwn(OpOperand &use, const SymbolTable &table) {
 
 /// A number of ranks becomes what each unit says that says nothing itself.
 LogicalResult InsertUnshard::readOption(ModuleOp module) {
-  StringRef option = reshardAfterForward;
-  if (option == "auto" || option == "true" || option == "false")
+  std::optional<int64_t> ranks;
+  if (failed(readOptions(
+          module, [&] { ranks = readReshardRanks(reshardAfterForward); })))
+    return failure();
+  if (!ranks)
     return success();
-  int64_t ranks;
-  if (option.getAsInteger(10, ranks) || ranks < 1)
-    return ofKind(E::Option, module.emitError())
-           << "reshard-after-forward=" << option
-           << " does not exist; there are auto, true, false and a number of "
-              "ranks";
   Builder builder(&getContext());
   for (UnitOp unit : module.getOps<UnitOp>())
     if (!unit.getReshard() && !unit.getReshardRanks())
-      unit.setReshardRanksAttr(builder.getI64IntegerAttr(ranks));
+      unit.setReshardRanksAttr(builder.getI64IntegerAttr(*ranks));
   return success();
 }
 

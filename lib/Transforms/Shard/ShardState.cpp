@@ -1,5 +1,6 @@
 // fsdp-shard-state.
 
+#include "PassOptions.h"
 #include "Remarks.h"
 #include "Shard/Matrices.h"
 
@@ -10,7 +11,6 @@
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
-#include "llvm/ADT/StringSet.h"
 
 namespace fsdp {
 #define GEN_PASS_DEF_SHARDSTATE
@@ -62,36 +62,16 @@ FailureOr<ShardState::Sizes> ShardState::parseMesh(ModuleOp module) {
         E::MeshOption,
         module.emitError("the mesh is not given; say how many ranks there "
                          "are, as in --fsdp-pipeline=\"mesh=2\""));
-  SmallVector<StringRef> words;
-  StringRef(mesh).split(words, 'x');
-  constexpr int64_t most = 65536;
   Sizes sizes;
-  int64_t ranks = 1;
-  for (StringRef word : words) {
-    int64_t &size = sizes.emplace_back();
-    if (word.getAsInteger(10, size) || size < 1 || size > most ||
-        (ranks *= size) > most)
-      return ofKind(E::MeshOption, module.emitError())
-             << "mesh=" << mesh << " is not a number of ranks from 1 to "
-             << most << ", as 8, nor replicas times shards, as 2x4 or 2x2x4";
-  }
+  if (failed(readOptions(module, [&] { sizes = readMesh(mesh); })))
+    return failure();
   return sizes;
-}
-
-/// "replicate" for one dimension of replicas, numbers behind it for several.
-static SmallVector<std::string> getDefaultNames(size_t count) {
-  SmallVector<std::string> names;
-  for (size_t i = 0; i + 1 < count; ++i)
-    names.push_back("replicate" + (count > 2 ? std::to_string(i) : ""));
-  names.push_back("shard");
-  return names;
 }
 
 FailureOr<SmallVector<std::string>> ShardState::parseNames(ModuleOp module,
                                                            size_t count) {
   // `shard` alone is the default, of any number of dimensions.
   SmallVector<std::string> names;
-  SmallVector<std::string> defaults = getDefaultNames(count);
   auto training = TrainingOp::of(module);
   ArrayAttr own = training ? training.getMeshNamesAttr() : ArrayAttr();
   if (meshDims != "shard")
@@ -99,15 +79,9 @@ FailureOr<SmallVector<std::string>> ShardState::parseNames(ModuleOp module,
   else if (own)
     llvm::append_range(names, own.getAsValueRange<StringAttr>());
   else
-    names = defaults;
-  llvm::StringSet<> unique;
-  unique.insert_range(names);
-  if (names.size() != count || unique.size() != count || unique.contains(""))
-    return ofKind(E::MeshOption, module.emitError())
-           << "mesh-dims=" << llvm::join(names, ",") << " does not name the "
-           << count << (count == 1 ? " dimension" : " dimensions")
-           << " of mesh=" << mesh << "; the last is the one that is sharded "
-           << "over, as in mesh-dims=" << llvm::join(defaults, ",");
+    names = getDefaultMeshNames(count);
+  if (failed(readOptions(module, [&] { checkMeshNames(names, mesh); })))
+    return failure();
   return names;
 }
 

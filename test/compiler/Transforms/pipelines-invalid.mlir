@@ -1,5 +1,6 @@
 // Tests that unknown passes and options name the nearest one, and unknown values
-// all that there are, and that remarks need a place.
+// all that there are, that all of it is known before there is IR, and that
+// remarks need a place.
 // RUN: not fsdp-opt %s --fsdp-pipeline="meshh=2" 2>&1 | FileCheck %s --check-prefix=NEAREST
 // RUN: not fsdp-opt %s --fsdp-overlap="schedul=naive" 2>&1 | FileCheck %s --check-prefix=NEAR
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 units=all units=class:Block" 2>&1 | FileCheck %s --check-prefix=TWICE
@@ -20,6 +21,18 @@
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 device=cuda shard-layout=flat gather=map" 2>&1 | FileCheck %s --check-prefix=MAPGPU
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 gather=zero" 2>&1 | FileCheck %s --check-prefix=GATHER
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 accumulate-reduce=first" 2>&1 | FileCheck %s --check-prefix=ACCUMULATE
+// RUN: not fsdp-opt --fsdp-check-options --fsdp-pipeline="memory-budget-mib=many" 2>&1 | FileCheck %s --check-prefix=NUMBER
+// RUN: not fsdp-opt --fsdp-check-options --fsdp-pipeline="bucket-cap-mib=" 2>&1 | FileCheck %s --check-prefix=CAP
+// RUN: not fsdp-opt --fsdp-check-options --fsdp-pipeline="cluster=h99" 2>&1 | FileCheck %s --check-prefix=CLUSTER
+// RUN: not fsdp-opt --fsdp-check-options --fsdp-pipeline="reduce-dtype=bf16" 2>&1 | FileCheck %s --check-prefix=DTYPE
+// RUN: not fsdp-opt --fsdp-check-options --fsdp-pipeline="prefetch-backward=few" 2>&1 | FileCheck %s --check-prefix=PREFETCH
+// RUN: not fsdp-opt --fsdp-check-options --fsdp-pipeline="units= mesh=2" 2>&1 | FileCheck %s --check-prefix=UNITS
+// RUN: not fsdp-opt --fsdp-check-options --fsdp-pipeline="mesh=2x mesh-dims=a" 2>&1 | FileCheck %s --check-prefix=RANKS
+// RUN: not fsdp-opt --fsdp-check-options --fsdp-pipeline="mesh=2 mesh-dims=a,b" 2>&1 | FileCheck %s --check-prefix=NAMES
+// RUN: not fsdp-opt --fsdp-check-options --fsdp-pipeline="attention=best" 2>&1 | FileCheck %s --check-prefix=ATTENTION
+// RUN: not fsdp-opt --fsdp-check-options --fsdp-pipeline="kernel-table=times.toml" 2>&1 | FileCheck %s --check-prefix=TABLE
+// RUN: not fsdp-opt --fsdp-check-options --fsdp-pipeline="remat=auto" 2>&1 | FileCheck %s --check-prefix=REMAT
+// RUN: fsdp-opt --fsdp-check-options --fsdp-pipeline="mesh= reduce-dtype= memory-budget-mib= kernels=fast"
 
 // COMMA: error: remat=full,offload=all does not exist; there are {{.*}} and auto; a space separates options [FSDP-E0402]
 // NEAREST: error: fsdp-pipeline has no option meshh; the nearest is mesh, all are{{.*}} [FSDP-E0402]
@@ -38,6 +51,16 @@
 // MAPGPU: error: gather=map is for device=cpu: GPUs do not show each other's memory in one place, and would hold all parameters whole
 // GATHER: error: gather=zero does not exist; there are auto, copy and map
 // ACCUMULATE: error: accumulate-reduce=first does not exist; there are last and each
+// NUMBER: error: memory-budget-mib=many is no number of MiB, as in 25 or 0.5 [FSDP-E0402]
+// CAP: error: bucket-cap-mib= is no number of MiB
+// CLUSTER: error: cluster=h99 is neither a preset nor a file; the presets are local, {{.*}} [FSDP-E0405]
+// PREFETCH: error: prefetch-backward=few is neither auto nor a number of units
+// UNITS: error: units= has no value; give auto (blocks), class:NAME, a number of bytes or {{.*}} [FSDP-E0402]
+// RANKS: error: mesh=2x is not a number of ranks from 1 to 65536, {{.*}} [FSDP-E0407]
+// NAMES: error: mesh-dims=a,b does not name the 1 dimension of mesh=2
+// ATTENTION: error: attention=best does not exist; it is a list of flash, efficient and cudnn
+// TABLE: error: kernel-table is read with kernels=fast; say so, or drop it [FSDP-E0403]
+// REMAT: error: remat=auto needs memory-budget-mib
 // RESHARD: error: reshard-after-forward=never does not exist; there are auto, true, false and a number of ranks
 module {
   func.func @step() {
