@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import math
 import warnings
 import weakref
 from typing import Any, Sequence
@@ -12,6 +13,24 @@ import torch
 from ..errors import E, RunError
 from ..rules.schedule import Column, numbers_of
 from ..step.optimizer_list import as_one, parts_of
+
+
+def checked_rates(rates: Any, shown: Any) -> list[float]:
+    """Learning rates, one for each group, as numbers that a step can be taken with.
+
+    Raises:
+        RunError: they are none; its text has `shown`, which is what the script gave.
+    """
+    try:
+        numbers = [] if isinstance(rates, str) else list(map(float, rates))
+    except (TypeError, ValueError):
+        numbers = []
+    if not numbers or not all(0 <= number < math.inf for number in numbers):
+        raise RunError(
+            E.STEP_ARGUMENT,
+            f"lr is {shown!r}; give a number from 0 on, or a list of one for each group",
+        )
+    return numbers
 
 
 class FollowedOptimizer:
@@ -60,7 +79,7 @@ class FollowedOptimizer:
             raise self._refusal(constants)
         self.check_flags()
         if rates != session.rates:
-            session.set_rates(rates)
+            session.set_rates(checked_rates(rates, shown=rates))
 
     def check_flags(self) -> None:
         """Raises RunError where a group's flag is another one than a plan was made with, as eval() of

@@ -12,8 +12,9 @@ from typing import Any, Mapping, Optional, Sequence, Union
 import torch
 
 from ..errors import E, RunError
+from ..options import nearest
 from .extension import runtime
-from .followed_optimizer import FollowedOptimizer
+from .followed_optimizer import FollowedOptimizer, checked_rates
 from .watched import WatchedModel
 from ..data.batch_origins import follow_loaders
 from ..data.loader_errors import describe, name_samples
@@ -103,6 +104,8 @@ class Run:
     that leaves the context is told to the other ranks, of a DataLoader with its worker and sample.
     """
 
+    __slots__ = ("_open", "_followed", "_step", "rank", "size", "notes", "__weakref__")
+
     def __init__(self, session: Any) -> None:
         self._open: Any = session
         self._followed: Optional[FollowedOptimizer] = None
@@ -112,6 +115,17 @@ class Run:
         self.size: int = session.size
         self.notes: list[str] = session.notes
         _runs.add(self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Raises RunError: a run has no such attribute, which nobody would read."""
+        try:
+            super().__setattr__(name, value)
+        except AttributeError as error:
+            raise RunError(
+                E.STEP_ARGUMENT,
+                f"a run has no {name!r} that can be set; the nearest is "
+                f"{nearest(name, ('lr', 'step'))!r}",
+            ) from error
 
     def __reduce__(self) -> Any:
         raise RunError(
@@ -210,13 +224,9 @@ class Run:
     def lr(self, value: Union[float, Sequence[float]]) -> None:
         session = self._session
         given = value.tolist() if hasattr(value, "tolist") else value  # a tensor's, NumPy's
-        try:
-            is_one = isinstance(given, (int, float))
-            rates = [float(given)] * len(session.rates) if is_one else list(map(float, given))
-        except (TypeError, ValueError) as error:
-            raise RunError(
-                E.STEP_ARGUMENT, f"lr is {value!r}; give a number, or a list of one for each group"
-            ) from error
+        if isinstance(given, (int, float)):
+            given = [given] * len(session.rates)
+        rates = checked_rates(given, shown=value)
         session.set_rates(rates)
         if self._followed is not None:
             self._followed.put_rates(rates)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import pathlib
 import signal
 import threading
@@ -226,9 +227,17 @@ def test_learning_rates_are_read_and_set(compile_step: Compile) -> None:
         assert not torch.equal(after["first.weight"], before["first.weight"])
         with pytest.raises(fsdp_mlir.RunError, match="3 learning rates are given"):
             run.lr = [1.0, 2.0, 3.0]
-        for rates in ("fast", None, ["fast", 0.1]):
-            with pytest.raises(fsdp_mlir.RunError, match="lr is .*; give a number, or a list of"):
+        run.lr = 0.5
+        for rates in ("fast", "5", None, ["fast", 0.1], math.nan, math.inf, -0.1, [0.1, math.nan]):
+            with pytest.raises(fsdp_mlir.RunError, match="lr is .*; give a number from 0 on, or a"):
                 run.lr = rates
+        assert run.lr == [0.5, 0.5]
+        with pytest.raises(
+            fsdp_mlir.RunError, match="no 'lrr' that can be set; the nearest is 'lr'"
+        ):
+            run.lrr = 0.1
+        with pytest.raises(fsdp_mlir.RunError, match="no 'metrics' that can be set"):
+            run.metrics = {}
         run(next(feed))
         for rates in (torch.tensor(0.25), torch.tensor([0.25, 0.25]), np.float32(0.25)):
             run.lr = rates
