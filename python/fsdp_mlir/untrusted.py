@@ -10,6 +10,10 @@ import stat
 from pathlib import Path
 from typing import Any, BinaryIO, Optional, Union
 
+# Of a safetensors file: a longer one is none, for the runtime neither
+# (runtime/data/SafeTensorsFile.cpp).
+MOST_HEADER_BYTES = 100_000_000
+
 _Path = Union[str, "os.PathLike[str]"]
 
 

@@ -8,8 +8,7 @@ from typing import Any, BinaryIO, Iterator
 import numpy as np
 import torch
 
-from ..data.tensor_file import MOST_HEADER_BYTES
-from ..untrusted import open_regular, parse_json, read_regular
+from ..untrusted import MOST_HEADER_BYTES, open_regular, parse_json, read_regular
 from . import elements
 from .errors import Damage
 from .folder import MANIFEST, find_checkpoint, loader_name, step_name

@@ -13,8 +13,7 @@ import torch
 from . import arrow_files
 from ..dtypes import DTYPES, short_name
 from ..errors import E, ExportError
-from ..untrusted import open_regular, parse_json
-from .tensor_file import MOST_HEADER_BYTES
+from ..untrusted import MOST_HEADER_BYTES, open_regular, parse_json
 
 # Those of a plan, and what tokens are stored as.
 FILE_DTYPES: dict[str, torch.dtype] = {

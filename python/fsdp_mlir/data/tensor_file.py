@@ -14,9 +14,6 @@ from ..dtypes import DTYPES, short_name
 from ..errors import E, ExportError
 from ..untrusted import make_file
 
-# A longer header is none, for the runtime neither (runtime/data/SafeTensorsFile.cpp).
-MOST_HEADER_BYTES = 100_000_000
-
 
 class Entry(NamedTuple):
     """What a header says of a tensor."""

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, TextIO
 
-from ..data.tensor_file import MOST_HEADER_BYTES
 from ..step.line_fields import STANDARD
-from ..untrusted import open_regular, parse_json
+from ..untrusted import MOST_HEADER_BYTES, open_regular, parse_json
 
 
 class Stages:
