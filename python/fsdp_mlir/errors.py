@@ -72,6 +72,25 @@ class ExportNote(UserWarning):
     """Something that a user should know of a step, and need not change."""
 
 
+def interrupted() -> int:
+    """Says so, and gives the status to end with."""
+    print(f"error: {identified(E.STOPPED, 'interrupted')}", file=sys.stderr, flush=True)
+    return 128 + signal.SIGINT
+
+
+def say_interrupts() -> None:
+    """From now on an interrupt that nobody takes, as one while modules are imported, ends the
+    process with a line."""
+    usual = sys.excepthook
+
+    def hook(kind: Any, error: Any, trace: Any) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            os._exit(interrupted())
+        usual(kind, error, trace)
+
+    sys.excepthook = hook
+
+
 def exit_with(main: Callable[[], int]) -> NoReturn:
     """Ends the process with the status of a command. What it prints may be read in part, or not be
     written at all; names may have bytes that are no text."""
@@ -85,6 +104,8 @@ def exit_with(main: Callable[[], int]) -> NoReturn:
             status = main()
         except SystemExit as ended:  # behind --help
             status = ended.code
+        except KeyboardInterrupt:
+            status = interrupted()
         sys.stdout.flush()
     except BrokenPipeError:
         status = 128 + signal.SIGPIPE

@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+from .errors import (
+    ArgumentParser,
+    E,
+    ExportError,
+    ExportNote,
+    Identified,
+    each_said_once,
+    exit_with,
+    identified,
+    note,
+    say_interrupts,
+)
+
+if __name__ == "__main__":
+    say_interrupts()  # also while PyTorch is imported
+
 import argparse
 import os
 import sys
@@ -24,17 +40,6 @@ from .data.files import FileData
 from .dtypes import dtype_name, require_computed
 from .step.eager_only import check_eager_only
 from .step.line_fields import STANDARD
-from .errors import (
-    ArgumentParser,
-    E,
-    ExportError,
-    ExportNote,
-    Identified,
-    each_said_once,
-    exit_with,
-    identified,
-    note,
-)
 from .step.places import own_location
 from .step.process_groups import missing_group
 from .step.fsdp_module import original_class
@@ -322,19 +327,14 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m fsdp_mlir.export",
         description="Export a training step: archive, weights and data.",
     )
-    parser.add_argument("-o", "--output", required=True, metavar="STEP.pt", help="the archive")
-    parser.add_argument(
-        "--no-weights", action="store_true", help="write the archive alone (fake tensors)"
-    )
-    parser.add_argument(
-        "--accumulate", type=int, metavar="K", help="micro-batches per step (the step file's)"
-    )
-    parser.add_argument(
-        "--needs-length", action="store_true", help="refuse a step without epochs or steps"
-    )
-    parser.add_argument("--traceback", action="store_true", help="show where an error came from")
-    parser.add_argument("step", metavar="STEP.py", help="defines training_step(argv)")
-    flags = parser.add_argument("flags", nargs=argparse.REMAINDER, help="the step file's own flags")
+    add = parser.add_argument
+    add("-o", "--output", required=True, metavar="STEP.pt", help="the archive")
+    add("--no-weights", action="store_true", help="write the archive alone (fake tensors)")
+    add("--accumulate", type=int, metavar="K", help="micro-batches per step (the step file's)")
+    add("--needs-length", action="store_true", help="refuse a step without epochs or steps")
+    add("--traceback", action="store_true", help="show where an error came from")
+    add("step", metavar="STEP.py", help="defines training_step(argv)")
+    flags = add("flags", nargs=argparse.REMAINDER, help="the step file's own flags")
     flags.required = False  # to be asked for
     return parser
 

@@ -10,6 +10,11 @@ What a step file may define besides `training_step(argv)`:
 
 from __future__ import annotations
 
+from .errors import E, exit_with, identified, interrupted, kind_of, say_interrupts
+
+if __name__ == "__main__":
+    say_interrupts()  # also while the rest is imported
+
 import argparse
 import contextlib
 import math
@@ -19,7 +24,6 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Union
 
-from .errors import E, exit_with, identified, kind_of
 from .untrusted import seen
 from .checkpoint.folder import newest_in
 from .driver import stages
@@ -367,8 +371,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             tell_others(args, str(error))
         return error.code
     except KeyboardInterrupt:
-        print(f"error: {identified(E.STOPPED, 'interrupted')}", file=sys.stderr)
-        return 130
+        return interrupted()
     except OSError as error:
         if args.dry_run:
             raise  # the commands could not be printed

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Callable, Optional, Sequence
 
-from ..errors import ArgumentParser, E, ExportError, identified, kind_of
+from ..errors import ArgumentParser, E, ExportError, identified, interrupted, kind_of
 from ..driver.progress import columns_of, data_beside
 from .errors import CheckpointError, Damage
 from .export_safetensors import export_safetensors
@@ -238,8 +238,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except (CheckpointError, ExportError) as error:
         reason = str(error)
     except KeyboardInterrupt:
-        print(f"error: {identified(E.STOPPED, 'interrupted')}", file=sys.stderr)
-        return 130
+        return interrupted()
     except MemoryError as error:
         reason = identified(E.OUT_OF_MEMORY, f"{args.path}: {str(error).lower() or 'no memory'}")
     except OSError as error:

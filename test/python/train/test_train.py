@@ -6,6 +6,9 @@ driven by test_end_to_end.py.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,6 +62,24 @@ def test_stages_run_in_order_and_once(
         capfd.readouterr()
         assert tree.train("--nproc", "2", argv=("--width", "2")) == 0
         assert ("(unchanged)" not in capfd.readouterr().out.splitlines()[0]) == again
+
+
+def test_the_driver_starts_without_pytorch(tmp_path: Path) -> None:
+    """Tests that it is there in an instant, and that an interrupt by then is one line."""
+    command = [sys.executable, "-m", "fsdp_mlir.train", "--help"]
+    environment = {**os.environ, "PYTHONPATH": stages.python_path()}
+    watched = subprocess.run(
+        [command[0], "-X", "importtime", *command[1:]],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert "fsdp_mlir.driver" in watched.stderr and "torch" not in watched.stderr
+    # One of the modules that are imported, in the place of Python's own.
+    (tmp_path / "tomllib.py").write_text("import os; os.kill(os.getpid(), 2)")
+    environment["PYTHONPATH"] = f"{tmp_path}:{environment['PYTHONPATH']}"
+    stopped = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (stopped.returncode, stopped.stderr) == (130, "error: interrupted [FSDP-E0003]\n")
 
 
 def test_fast_kernels_are_measured_first(
