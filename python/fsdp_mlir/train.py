@@ -196,7 +196,7 @@ def commands(args: argparse.Namespace, runner: Runner, tools: dict[str, Path]) -
         runner.show([tools[command.tool], *command.arguments(out)])
     # Whether a report's trace can be written is known when there is a plan.
     runner.show(run_command(args, tools["fsdp-run"], out, args.trace))
-    if args.pipeline.get("mesh") is None:
+    if not args.pipeline.get("mesh"):
         print(f"note: leave mesh={ranks} out if the model has a mesh of its own", file=sys.stderr)
 
 

@@ -50,7 +50,7 @@ class Options:
 def with_mesh(options: Options, sizes: Sequence[int]) -> Options:
     """The options, of which the user may have left out the mesh: the ranks along each dimension."""
     mesh = option("mesh", "x".join(map(str, sizes)))
-    return options if options.get("mesh") is not None else Options((mesh, *options.words))
+    return options if options.get("mesh") else Options((mesh, *options.without("mesh").words))
 
 
 def needs_table(options: Options) -> bool:

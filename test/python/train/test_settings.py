@@ -32,6 +32,7 @@ def test_the_mesh_is_filled_in() -> None:
     assert str(with_mesh(Options(), [4])) == "mesh=4"
     assert str(with_mesh(Options(), [2, 2])) == "mesh=2x2"
     assert str(with_mesh(Options.of(["units=all"]), [4])) == "mesh=4 units=all"
+    assert str(with_mesh(Options.of(["mesh= units=all"]), [4])) == "mesh=4 units=all"
     assert str(with_mesh(Options.of(["mesh=2 units=all"]), [4])) == "mesh=2 units=all"
 
 
