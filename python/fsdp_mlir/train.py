@@ -21,6 +21,7 @@ import math
 import re
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Union
 
@@ -237,12 +238,17 @@ def check_flags(args: argparse.Namespace, tools: dict[str, Path]) -> None:
         StageError: one of them refuses it.
     """
     given = flags_as_given(args, args.out, trace_file(args))
-    said, _ = Runner().run("", [tools["fsdp-run"], args.out / "step.plan", "--check-flags", *given])
-    if said:
+    command = [tools["fsdp-run"], args.out / "step.plan", "--check-flags", *given]
+    with ThreadPoolExecutor() as side_by_side:
+        flags = side_by_side.submit(Runner().run, "", command)
+        options = side_by_side.submit(
+            stages.check_pipeline, tools["fsdp-opt"], args.pipeline, "--pipeline"
+        )
+    if flags.result()[0]:
         instead = f"--run-args {args.run_args} takes the place of a run; call fsdp-run itself"
         raise StageError(E.FLAG, instead)
     check_mesh(args)
-    stages.check_pipeline(tools["fsdp-opt"], args.pipeline, "--pipeline")
+    options.result()
 
 
 def train(args: argparse.Namespace) -> None:
