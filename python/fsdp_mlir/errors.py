@@ -164,19 +164,19 @@ class RankFailure(RunError):
 class ArgumentParser(argparse.ArgumentParser):
     """One whose errors have their identifier, and the nearest name for one that is none."""
 
-    _where = ""
+    _located: Callable[[str], str] = staticmethod(str)
 
     @contextlib.contextmanager
-    def saying(self, where: str) -> Iterator[None]:
-        """Errors inside begin with where their flags stand."""
-        self._where = where
+    def saying(self, located: Callable[[str], str]) -> Iterator[None]:
+        """Errors inside say where their flags stand: `located` puts that in front of a message."""
+        self._located = located
         try:
             yield
         finally:
-            self._where = ""
+            del self._located
 
     def error(self, message: str, kind: E = E.FLAG) -> NoReturn:
-        super().error(identified(kind, self._where + message + self._hint(message)))
+        super().error(identified(kind, self._located(message) + self._hint(message)))
 
     def parse_known_args(  # type: ignore[override]
         self, args: Optional[Sequence[str]] = None, namespace: Optional[Any] = None

@@ -305,6 +305,7 @@ def train_in_folder(
     followers: list[Follower] = []
     if args.wandb and args.node_rank == 0:
         config = {name: str(value) for name, value in vars(as_given).items() if value}
+        del config["origin"]
         name, resumes = args.step_file.stem, bool(args.resume)
         followers.append(WandbRun(name, args.out, config, resumes, display.tell))
 
@@ -370,11 +371,14 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     try:
         train(args)
     except StageError as error:
-        # Status 0: a step file's --help.
-        stream, label = (sys.stdout, "") if error.code == 0 else (sys.stderr, "error: ")
-        print(f"{label}{error}", file=stream)
-        if error.code != 0 and not args.has_started:
-            tell_others(args, str(error))
+        # Of status 0 is a step file's --help.
+        if error.code == 0:
+            print(error)
+            return 0
+        text = args.origin.located(str(error))
+        print(f"error: {text}", file=sys.stderr)
+        if not args.has_started:
+            tell_others(args, text)
         return error.code
     except KeyboardInterrupt:
         return interrupted()

@@ -12,7 +12,7 @@ from .help_screen import ShowScreen
 from ..errors import ArgumentParser, E
 from ..options import nearest
 from .pipeline import Options
-from .settings import SettingsError, as_flags, read_settings
+from .settings import Origin, SettingsError, as_flags, read_settings
 from .wandb_run import why_not
 
 
@@ -73,6 +73,7 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     own, rest = split(parser, list(sys.argv[1:] if argv is None else argv))
     args, unknown = parser.parse_known_args(own)
     _refuse(parser, unknown)
+    origin = Origin()
     if args.config:
         try:
             settings = read_settings(args.config, flags_of(parser))
@@ -83,17 +84,19 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         if args.steps or args.epochs:
             settings.forget("steps", "epochs")
         rest = rest or settings.step
-        with parser.saying(f"--config {args.config}: "):
+        origin, said = Origin.of(args.config, settings, own), f"--config {args.config}: "
+        with parser.saying(lambda message: said + message):
             args, unknown = parser.parse_known_args([*as_flags(settings), *own])
         _refuse(parser, unknown)
     if not rest:
         parser.error("no STEP.py is given; it stands behind the flags of this program")
-    args.step_file, args.argv = Path(rest[0]), rest[1:]
+    args.origin, args.step_file, args.argv = origin, Path(rest[0]), rest[1:]
     # No plan can leave out an update that it was not compiled to leave out.
     args.pipeline = Options.of(args.pipeline)
     if args.non_finite in ("stop", "skip") and args.pipeline.get("non-finite") is None:
         args.pipeline = args.pipeline.adding("non-finite", "skip")
-    _check(parser, args)
+    with parser.saying(origin.located):
+        _check(parser, args)
     return args
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from ..errors import E, Identified
 from ..options import nearest
@@ -39,6 +40,31 @@ class Settings:
         """Options of the compiler that the command line says otherwise."""
         for name in names:
             self.pipeline.pop(name, None)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a run takes from its settings file, and from no flag, as patterns of errors have it."""
+
+    path: Optional[Path] = None
+    patterns: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(path: Path, settings: Settings, own: Iterable[str]) -> Origin:
+        """`own` are the words of the command line."""
+        given = {word.partition("=")[0] for word in own}
+        words = [f"--{key}" for key in settings.flags if f"--{key}" not in given]
+        words += [f"option {name}" for name in settings.pipeline]
+        patterns = [rf"{re.escape(word)}(?![\w-])" for word in words]
+        patterns += [f"{re.escape(name)}=" for name in settings.pipeline]
+        return Origin(path, tuple(patterns))
+
+    def located(self, message: str) -> str:
+        """An error, behind the name of the file where that says what is wrong. What stands behind a
+        semicolon is how to mend it."""
+        wrong = message.partition(";")[0]
+        is_of_file = any(re.search(rf"(?<![\w-]){pattern}", wrong) for pattern in self.patterns)
+        return f"--config {self.path}: {message}" if is_of_file else message
 
 
 def read_settings(path: Path, known: Mapping[str, argparse.Action]) -> Settings:

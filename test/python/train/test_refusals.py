@@ -90,7 +90,15 @@ def test_nonsense(
         ("--trace=t --trace-steps=5:3", "--trace-steps: '5:3' is no range of steps"),
         ("--run-args=--rgn=site", "there is no flag --rgn=site; the nearest is --rng"),
         ("--pipeline=remat=half", "--pipeline: remat=half does not exist; .* and auto.*FSDP-E0402"),
-        ("--config=run.toml", "--log-interval: '0' is no whole number from 1"),
+        ("--pipeline=memory-budget-mib=x", "--pipeline: memory-budget-mib=x is no number of MiB"),
+        ("--config=run.toml", "--config run.toml: --log-interval: '0' is no whole number from 1"),
+        (
+            "--config=run.toml --log-interval=1",
+            "--config run.toml: --pipeline: remat=half does not",
+        ),
+        ("--config=run.toml --log-interval=1 --pipeline=remat=part", "^error: --pipeline: remat="),
+        ("--config=run.toml --log-interval=-1", "^error: --log-interval: .-1. is no whole"),
+        ("--config=two.toml", "--config two.toml: --node-rank 2 is not below --nnodes 1 "),
         ("--out=", "--out: its value is empty; is a variable of the shell not set?"),
         ("--run-args --poison", "--run-args: expected one argument; write --run-args=--poison"),
         ("--run-args=--help", "--run-args --help takes the place of a run"),
@@ -106,7 +114,8 @@ def test_what_is_passed_on_is_checked_by_who_takes_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "step.py").write_text("raise RuntimeError('it is exported')")
-    (tmp_path / "run.toml").write_text("log-interval = 0")
+    (tmp_path / "run.toml").write_text("log-interval = 0\n[pipeline]\nremat = 'half'")
+    (tmp_path / "two.toml").write_text("node-rank = 2")
     assert re.search(message, refused([*flags.split(), "step.py"], capsys))
     assert not (tmp_path / "out").exists()
 
