@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
+import subprocess
 import sys
 import time
 
@@ -27,6 +28,7 @@ from bench.contestants import CONTESTANTS, DEFAULT
 from bench.models import MODELS
 from bench.rounds import Rounds, Settings, measure_idle
 from bench.turn import Failed
+from fsdp_mlir.driver.flags import positive
 from support.chain import ROOT, ChainError
 
 # Each is a module: what it measures, and how that reads.
@@ -39,13 +41,6 @@ ALONE = {
     "watching": watching,
 }
 SECTIONS = ("steps", "overlap", "compile", "checkpoints", *ALONE, "timelines")
-
-
-def positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not positive")
-    return value
 
 
 def listed(known: list[str], text: str) -> list[str]:
@@ -85,6 +80,16 @@ def parse() -> argparse.Namespace:
         help="write docs/bench.json, the charts, and the figures in the pages",
     )
     return parser.parse_args()
+
+
+def build() -> None:
+    """Builds what is timed; behind the flags, of which a wrong one then costs no build.
+
+    Raises:
+        Failed: it could not be built, which has been said.
+    """
+    if subprocess.run([ROOT / "tools" / "dev", "build"]).returncode:
+        raise Failed("there is nothing to measure: see above")
 
 
 def measure(args: argparse.Namespace, say) -> figures.Figures:
@@ -151,6 +156,7 @@ def main() -> int:
             results = json.loads(args.show.read_text())
             show(results)
         else:
+            build()
             results = measure(args, say)
             say(f"wrote {figures.write(results, args.out)}")
         if args.update_docs:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import subprocess
 import sys
 from typing import Any
 
@@ -223,6 +224,8 @@ def test_a_file_that_is_not_there(
         (("--models", "huge"), "'huge' is unknown; there are tiny, small, mid"),
         (("--models", ","), "the list is empty"),
         (("--rounds", "0"), "0 is not positive"),
+        (("--steps", "few"), "'few' is no whole number from 1"),
+        (("--sections", "nosuch"), "'nosuch' is unknown; there are steps, overlap"),
     ),
 )
 def test_a_wrong_flag(
@@ -231,9 +234,20 @@ def test_a_wrong_flag(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """Tests that it is refused before anything is built."""
+    builds: list[Any] = []
+    monkeypatch.setattr(subprocess, "run", lambda words: builds.append(words))
     with pytest.raises(SystemExit):
         run(*words, monkeypatch=monkeypatch)
-    assert complaint in capsys.readouterr().err
+    assert complaint in capsys.readouterr().err and not builds
+
+
+def test_a_build_that_fails_is_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda words: subprocess.CompletedProcess(words, 1))
+    assert run("--sections", "compile", monkeypatch=monkeypatch) == 1
+    assert "there is nothing to measure: see above" in capsys.readouterr().err
 
 
 def test_a_wait_for_a_loader_has_a_goal_where_the_loader_is_faster() -> None:
