@@ -405,7 +405,7 @@ TEXTS = {
     503: (
         "a plan breaks a rule of the checker",
         "Each plan is checked when it is written and when it is loaded. The message begins with the rule's number (C1 and on), which docs/checker.md explains.",
-        "Compile the step again. Where the compiler itself says so, report it with the IR.",
+        "Compile the step again. Where the compiler itself says so, do what the message says, or else report it with the IR.",
     ),
     504: (
         "PyTorch's operator is not the one that the plan calls",

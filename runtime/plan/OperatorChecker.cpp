@@ -79,7 +79,7 @@ std::string refusalOf(const std::string &name, const OperatorSchema &schema) {
   for (const SchemaValue &argument : schema.arguments) {
     if (argument.isWritten)
       return "writes its argument '" + argument.name +
-             "'; results are all that a call may write";
+             "', and results are all that a call may write";
     if (argument.type.kind == SchemaKind::Other)
       return "takes for '" + argument.name + "' what a plan cannot hold";
   }
@@ -273,7 +273,7 @@ private:
     std::string name = operatorName(call);
     const Known &entry = lookUp(call);
     at.require(C30, entry.refusal.empty(), "calls ", name, ", which ",
-               entry.refusal);
+               entry.refusal, "; let the step compute it by other operators");
     const OperatorSchema &schema = *entry.schema;
     Checked here = at.inside(name);
     here.require(C31, call.arguments.size() <= schema.arguments.size(), "has ",

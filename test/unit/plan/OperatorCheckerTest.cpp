@@ -257,7 +257,8 @@ static const Break<OneCall> breaks[] = {
      "which draws random numbers that are no site's"},
     {"LeavesItsOperands", C30,
      [](OneCall &p) { p.become("aten::mkldnn_rnn_layer"); },
-     "which may leave its operands' memory"},
+     "which may leave its operands' memory; let the step compute it by other "
+     "operators"},
     {"GeneratorWithoutASite", C31,
      [](OneCall &p) { p.become("aten::bernoulli"); },
      "argument 'generator' of type Generator? is given nothing"},

@@ -327,7 +327,7 @@ top:  // expected-error @+1 {{C29: says that 12416 bytes of the device arena are
     %0 = fsdp.cmd.value {place = #fsdp.place<0, 16448, 4032>} : tensor<1008xf32>
     %1 = fsdp.cmd.value {place = #fsdp.place<1, 0, 32768>} : tensor<8192xf32>
     %2 = fsdp.cmd.value {place = #fsdp.place<2, 64, 448>} : tensor<112xf32>
-    // expected-error @+1 {{C30: calls aten::zero_, which writes its argument 'self'; results are all that a call may write}}
+    // expected-error @+1 {{C30: calls aten::zero_, which writes its argument 'self', and results are all that a call may write; let the step compute it by other operators}}
     fsdp.cmd.aten "zero_"(%x) to () {slots = array<i32: 1>, args = {}, results = array<i32: -1>} : (tensor<16xf32>) -> ()
 // -----
     // Arenas are as large as their places.
@@ -335,7 +335,7 @@ top:  // expected-error @+1 {{C29: says that 12416 bytes of the device arena are
     %1 = fsdp.cmd.value {place = #fsdp.place<1, 0, 32768>} : tensor<8192xf32>
     %2 = fsdp.cmd.value {place = #fsdp.place<2, 64, 448>} : tensor<112xf32>
     %a = fsdp.cmd.value {place = #fsdp.place<0, 16384, 64>} : tensor<16xf32>
-    // expected-error @+1 {{C30: calls aten::native_batch_norm, which writes running statistics}}
+    // expected-error @+1 {{C30: calls aten::native_batch_norm, which writes running statistics; let the step compute it by other operators}}
     fsdp.cmd.aten "native_batch_norm"(%x, %x, %x) to (%a) {slots = array<i32: 1, 0, 0, 1, 1>, args = {training = true, momentum = 0.1, eps = 0.1}, results = array<i32: 0, -1, -1>} : (tensor<16xf32>, tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
 // -----
     // Arenas are as large as their places.
