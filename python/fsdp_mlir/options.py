@@ -14,7 +14,7 @@ Class = TypeVar("Class", bound=type)
 
 
 class OptionError(Identified, TypeError):
-    """A keyword that does not exist."""
+    """A keyword that does not exist, or an argument that is missing."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -23,9 +23,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def checked_options(function: Function) -> Function:
-    """Makes a keyword that `function` does not take a TypeError that names the nearest one."""
+    """Makes a keyword that `function` does not take a TypeError that names the nearest one, and says
+    what it takes where an argument is missing."""
     what = function.__qualname__.removesuffix(".__init__")
-    known = [name for name in inspect.signature(function).parameters if name != "self"]
+    signature = inspect.signature(function)
+    known = [name for name in signature.parameters if name != "self"]
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -36,6 +38,12 @@ def checked_options(function: Function) -> Function:
                     f"{what} has no option {name!r}; the nearest is {nearest(name, known)!r}, all "
                     f"are {', '.join(known)}",
                 )
+        try:
+            signature.bind(*args, **options)
+        except TypeError as error:
+            raise OptionError(
+                E.STEP_ARGUMENT, f"{what}: {error}; it takes {', '.join(known)}"
+            ) from None
         return function(*args, **options)
 
     return call  # type: ignore[return-value]

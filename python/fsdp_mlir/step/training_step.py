@@ -282,6 +282,14 @@ def training_step_of(
             E.STEP_FILE,
             f"{path}: defines no function training_step(argv); it must return a TrainingStep",
         )
+    try:
+        inspect.signature(function).bind(list(argv))
+    except TypeError:
+        raise ExportError(
+            E.STEP_FILE,
+            f"{path}: training_step does not take one argument; define training_step(argv), whose "
+            "argv are the step file's own flags",
+        ) from None
     with record_init():
         step = function(list(argv))
     if not isinstance(step, TrainingStep):

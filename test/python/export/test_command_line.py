@@ -81,6 +81,7 @@ def test_a_step_file_imports_its_neighbours(tmp_path: pathlib.Path) -> None:
     "text, message",
     [
         ("x = 1\n", "defines no function training_step"),
+        ("def training_step():\n    return 3\n", "training_step does not take one argument"),
         ("def training_step(argv):\n    return 3\n", "training_step returned int"),
         ("def training_step(argv):\n    return 1 / 0\n", "bad.py:2: ZeroDivisionError: "),
         ("import nothing_of_this_name\n", "bad.py:1: ModuleNotFoundError: "),

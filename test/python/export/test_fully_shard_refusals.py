@@ -81,6 +81,10 @@ def test_arguments(module: Any, options: dict[str, Any], text: str) -> None:
             lambda: TrainingStep(nn.Linear(1, 1), optimiser=None),
             "TrainingStep has no option 'optimiser'; the nearest is 'optimizer'",
         ),
+        (
+            lambda: TrainingStep(nn.Linear(1, 1), lambda model, x: x, optimizer=None),
+            "TrainingStep: missing a required argument: 'inputs'; it takes model, loss, optimizer",
+        ),
     ],
 )
 def test_a_mistyped_option_names_the_nearest(call: Callable, text: str) -> None:
