@@ -18,18 +18,18 @@ if __name__ == "__main__":
 import argparse
 import contextlib
 import math
-import re
 import signal
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Union
 
 from .untrusted import seen
-from .checkpoint.folder import newest_in
+from .checkpoint.errors import CheckpointError
+from .checkpoint.folder import find_checkpoint, newest_in
 from .driver import stages
 from .driver.cache import Cache
 from .driver.display import Follower, JsonDisplay, TextDisplay
+from .driver.given_flags import check_flags
 from .driver.given_paths import alone_in, check_paths, make_folder
 from .driver.kernels import table_in
 from .driver.other_machines import tell_others
@@ -40,14 +40,13 @@ from .driver.run_command import (
     START,
     checkpoint_flags,
     event_folder,
-    flags_as_given,
     run_command,
     trace_file,
 )
 from .driver.stages import Runner, StageError
 from .driver.step_hooks import after_training, constants
 from .driver.settings import write_settings
-from .driver.flags import flags_of, make_parser, parse
+from .driver.flags import flags_of, make_parser, parse, strayed
 from .driver.wandb_run import WandbRun
 
 Display = Union[TextDisplay, JsonDisplay]
@@ -206,8 +205,14 @@ def check_checkpoints(args: argparse.Namespace) -> None:
     written over by then.
 
     Raises:
-        StageError: the folder has checkpoints, and this run does not go on from one.
+        StageError: there is nothing to go on from, or the folder has checkpoints, and this run does
+            not go on from one.
     """
+    if args.resume not in (None, "auto"):
+        try:
+            find_checkpoint(Path(args.resume))
+        except CheckpointError as error:
+            raise StageError(error.kind, f"--resume: {error.message}") from error
     folder = checkpoint_flags(args).get("--checkpoint-dir")
     if args.resume or folder is None or not folder.is_dir():
         return
@@ -218,37 +223,6 @@ def check_checkpoints(args: argparse.Namespace) -> None:
             f"{int(newest.name.removeprefix('step-'))}; go on with --resume auto, or name another "
             "folder",
         )
-
-
-def check_mesh(args: argparse.Namespace) -> None:
-    """Raises StageError: the mesh that the pipeline is to compile for has other ranks than the run."""
-    mesh, world = args.pipeline.get("mesh") or "", args.nproc * args.nnodes
-    if re.fullmatch(r"\d+(x\d+)*", mesh) and math.prod(map(int, mesh.split("x"))) != world:
-        raise StageError(
-            E.WORLD_SIZE,
-            f"--pipeline: mesh={mesh} has other ranks than the {world} of this run; give --nproc as "
-            "many, or leave the option out",
-        )
-
-
-def check_flags(args: argparse.Namespace, tools: dict[str, Path]) -> None:
-    """Has the programs look at what is passed on to them, before anything is exported.
-
-    Raises:
-        StageError: one of them refuses it.
-    """
-    given = flags_as_given(args, args.out, trace_file(args))
-    command = [tools["fsdp-run"], args.out / "step.plan", "--check-flags", *given]
-    with ThreadPoolExecutor() as side_by_side:
-        flags = side_by_side.submit(Runner().run, "", command)
-        options = side_by_side.submit(
-            stages.check_pipeline, tools["fsdp-opt"], args.pipeline, "--pipeline"
-        )
-    if flags.result()[0]:
-        instead = f"--run-args {args.run_args} takes the place of a run; call fsdp-run itself"
-        raise StageError(E.FLAG, instead)
-    check_mesh(args)
-    options.result()
 
 
 def train(args: argparse.Namespace) -> None:
@@ -284,6 +258,11 @@ def train_in_folder(
     check_checkpoints(args)
     write_settings(args.out / "run.toml", as_given, flags_of(make_parser()))
     display = JsonDisplay() if args.log_format == "json" else TextDisplay()
+    for flag in strayed(args):
+        display.tell(
+            f"note: {flag} stands behind {args.step_file.name}, which has no such flag; a flag of "
+            "the driver stands in front of it\n"
+        )
     compile_step(args, runner, tools, display)
 
     if args.weights:

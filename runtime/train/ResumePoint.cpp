@@ -59,12 +59,13 @@ ResumePoint::ResumePoint(const CheckpointOptions &options,
   if (!paths.empty())
     openNewest();
   else if (options.resume != "auto")
-    throw Error(E::CheckpointMissing,
-                (isThere(options.resume)
-                     ? "there is no checkpoint in " + options.resume
-                     : "--resume " + options.resume +
-                           ": no such file or folder") +
-                    "; name the folder of a checkpoint, or that of a run's");
+    throw Error(
+        E::CheckpointMissing,
+        (isThere(options.resume)
+             ? "there is no checkpoint in " + options.resume
+             : "--resume " + options.resume + ": no such file or folder") +
+            "; name the folder of a checkpoint, or that of a run's "
+            "checkpoints");
   else
     said.push_back("no checkpoint in " + options.folder +
                    ", so the run begins at step 1");

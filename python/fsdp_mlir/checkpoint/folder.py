@@ -40,7 +40,8 @@ def find_checkpoint(path: Path) -> Path:
     if not path.is_dir():
         what = "is not a folder" if path.exists() else "is not there"
         raise CheckpointError(
-            E.CHECKPOINT_MISSING, f"{path} {what}; name the folder of a checkpoint, or of a run's"
+            E.CHECKPOINT_MISSING,
+            f"{path} {what}; name the folder of a checkpoint, or that of a run's checkpoints",
         )
     if path.name.startswith("step-"):
         raise CheckpointError(
@@ -48,9 +49,10 @@ def find_checkpoint(path: Path) -> Path:
         )
     newest = newest_in(path)
     if newest is None:
+        below = path / "checkpoints"  # of what a run leaves
+        other = below if below.is_dir() else "the folder of one, or that of a run's checkpoints"
         raise CheckpointError(
-            E.CHECKPOINT_MISSING,
-            f"there is no checkpoint in {path}; name the folder of one, or of a run's",
+            E.CHECKPOINT_MISSING, f"there is no checkpoint in {path}; name {other}"
         )
     return newest
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import shlex
 from pathlib import Path
 from typing import Any, Optional, Sequence
@@ -10,7 +11,6 @@ from typing import Any, Optional, Sequence
 from .cache import default_folder
 from .help_screen import ShowScreen
 from ..errors import ArgumentParser, E
-from ..options import nearest
 from .pipeline import Options
 from .settings import Origin, SettingsError, as_flags, read_settings
 from .wandb_run import why_not
@@ -231,10 +231,17 @@ def _refuse(parser: ArgumentParser, unknown: Sequence[str]) -> None:
         return
     name = unknown[0].partition("=")[0]
     known = [text for action in parser._actions for text in action.option_strings]
-    parser.error(
-        f"there is no flag {name}; the nearest is {nearest(name, known)} (flags of the step file "
-        "stand behind it)"
-    )
+    close = difflib.get_close_matches(name, known, n=1)
+    near = f"; the nearest is {close[0]}" if close else ""
+    parser.error(f"there is no flag {name}{near} (flags of the step file stand behind it)")
+
+
+def strayed(args: argparse.Namespace) -> list[str]:
+    """Flags of this program that stand behind the step file, whose text has no such name."""
+    known = {*flags_of(make_parser()), "verbose", "dry-run"}
+    names = {word.partition("=")[0] for word in args.argv if word.startswith("--")}
+    text = args.step_file.read_text(encoding="utf-8", errors="replace").replace("_", "-")
+    return sorted(name for name in names if name[2:] in known and name[2:] not in text)
 
 
 def _check(parser: ArgumentParser, args: argparse.Namespace) -> None:

@@ -38,12 +38,6 @@ def check_paths(args: argparse.Namespace) -> None:
     ):
         if isinstance(folder, Path) and folder.exists() and not folder.is_dir():
             raise StageError(E.FILE_UNWRITABLE, f"{flag} {folder} is a file; give a folder")
-    if args.resume not in (None, "auto") and not Path(args.resume).exists():
-        raise StageError(
-            E.CHECKPOINT_MISSING,
-            f"--resume {args.resume}: no such file or folder; name the folder of a checkpoint, or "
-            "that of a run's",
-        )
     check_written(args)
     make_folder("--cache-dir", args.cache_dir)
 

@@ -54,7 +54,9 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("--metrics pipe", r"--metrics .*pipe is no regular file, .*name a file \[FSDP-E0005\]"),
         ("--metrics /dev/null", "--metrics /dev/null is no regular file"),
         ("--checkpoint-dir file", r"--checkpoint-dir \S*file is a file; give a folder"),
-        ("--resume nowhere", r"--resume \S*nowhere: no such file or folder; .* \[FSDP-E0901\]"),
+        ("--resume nowhere", r"--resume: \S*nowhere is not there; name .* \[FSDP-E0901\]"),
+        ("--resume folder", r"--resume: there is no checkpoint in .*; name \S*folder/checkpoints "),
+        ("--batch-size 8", r"error: there is no flag --batch-size \(flags of the step file stand"),
         ("--run-args '", r"--run-args: no closing quotation in .*; quote flags .* \[FSDP-E0101\]"),
         ("--node-rank -1", "--node-rank -1 is below 0"),
         ("--node-rank 2", "--node-rank 2 is not below --nnodes 1"),
@@ -68,7 +70,7 @@ def test_nonsense(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "checkpoints").mkdir(parents=True)
     os.mkfifo(tmp_path / "pipe")
     files = tmp_path / "file", tmp_path / "data.bin", step
     for path in files:
@@ -88,7 +90,7 @@ def test_nonsense(
         ("--keep=-1", r"--keep: '-1' is no whole number from 0 to \d+; .* \[FSDP-E0101\]"),
         ("--checkpoint-seconds=inf", "--checkpoint-seconds: 'inf' is no number of seconds above 0"),
         ("--trace=t --trace-steps=5:3", "--trace-steps: '5:3' is no range of steps"),
-        ("--run-args=--rgn=site", "there is no flag --rgn=site; the nearest is --rng"),
+        ("--run-args=--rgn=site", "--run-args: there is no flag --rgn=site; the nearest is --rng"),
         ("--pipeline=remat=half", "--pipeline: remat=half does not exist; .* and auto.*FSDP-E0402"),
         ("--pipeline=memory-budget-mib=x", "--pipeline: memory-budget-mib=x is no number of MiB"),
         ("--config=run.toml", "--config run.toml: --log-interval: '0' is no whole number from 1"),
@@ -101,6 +103,7 @@ def test_nonsense(
         ("--config=two.toml", "--config two.toml: --node-rank 2 is not below --nnodes 1 "),
         ("--out=", "--out: its value is empty; is a variable of the shell not set?"),
         ("--run-args --poison", "--run-args: expected one argument; write --run-args=--poison"),
+        ("--run-args=--nproc=4", "--run-args: --nproc is given more than once"),
         ("--run-args=--help", "--run-args --help takes the place of a run"),
         ("--nproc=3 --pipeline=mesh=2", "mesh=2 has other ranks than the 3 of this run"),
     ),

@@ -20,6 +20,16 @@ def test_flags_after_the_step_file_are_its_own() -> None:
     assert (args.epochs, args.nproc, args.argv) == (1, 1, ["--epochs", "5", "--nproc", "9"])
 
 
+def test_a_flag_that_the_step_file_does_not_have_is_a_note(
+    tree: Tree, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that one of the driver's that has strayed behind the step file is named."""
+    tree.step.write_text(f"{tree.step.read_text()}\n# --log-interval is this file's\n")
+    assert tree.train(argv=("--nproc", "2", "--log-interval=3", "--width", "2")) == 0
+    said = capfd.readouterr().out
+    assert said.count("stands behind step.py") == 1 and "note: --nproc stands behind" in said
+
+
 def test_machines_need_a_meeting_point(capsys: pytest.CaptureFixture[str]) -> None:
     """Tests that several machines without an address are refused."""
     with pytest.raises(SystemExit):
