@@ -41,6 +41,7 @@ from .dtypes import dtype_name, require_computed
 from .step.eager_only import check_eager_only
 from .step.line_fields import STANDARD
 from .step.places import own_location
+from .step.missing_gpu import missing_gpu
 from .step.process_groups import missing_group
 from .step.fsdp_module import original_class
 from .step.names import StateNames, plain_path
@@ -376,7 +377,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         kind, said = E.STEP_RAISES, f"{type(error).__name__}: {text}"
         if isinstance(error, Identified):
             kind, said = error.kind or kind, error.message
-        if (mend := missing_group(error)) is not None:
+        if (mend := missing_group(error) or missing_gpu(error)) is not None:
             kind, said = E.NOT_SUPPORTED, mend
         text = identified(kind, f"{where or options.step}: {said}")
         print(f"error: {text}", file=sys.stderr)

@@ -84,6 +84,10 @@ def test_a_step_file_imports_its_neighbours(tmp_path: pathlib.Path) -> None:
         ("def training_step():\n    return 3\n", "training_step does not take one argument"),
         ("def training_step(argv):\n    return 3\n", "training_step returned int"),
         ("def training_step(argv):\n    return 1 / 0\n", "bad.py:2: ZeroDivisionError: "),
+        (
+            "def training_step(argv):\n    raise RuntimeError('Found no NVIDIA driver on it')\n",
+            "bad.py:2: PyTorch finds no GPU, and a step is captured on the CPU",
+        ),
         ("import nothing_of_this_name\n", "bad.py:1: ModuleNotFoundError: "),
         ("def training_step(argv)\n", "bad.py:1: SyntaxError: "),
     ],
