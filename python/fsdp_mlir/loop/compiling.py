@@ -82,6 +82,12 @@ def compile(
             E.STEP_ARGUMENT,
             f"step is {type(step).__name__}; give a TrainingStep, or the path of a step file",
         )
+    if not isinstance(pipeline, str):
+        raise RunError(
+            E.STEP_ARGUMENT,
+            f"pipeline is {type(pipeline).__name__}; give the options as a text, as in "
+            "'units=auto shard-layout=flat'",
+        )
     if not isinstance(step, TrainingStep) and argv and isinstance(argv, str):
         raise RunError(E.STEP_ARGUMENT, "argv is a text; give a list of flags")
     rank, size = runtime().membership()

@@ -12,7 +12,6 @@ from typing import Any, Mapping, Optional, Sequence, Union
 import torch
 
 from ..errors import E, RunError
-from ..options import nearest
 from .extension import runtime
 from .followed_optimizer import FollowedOptimizer, checked_rates
 from .watched import WatchedModel
@@ -123,8 +122,7 @@ class Run:
         except AttributeError as error:
             raise RunError(
                 E.STEP_ARGUMENT,
-                f"a run has no {name!r} that can be set; the nearest is "
-                f"{nearest(name, ('lr', 'step'))!r}",
+                f"a run has no {name!r} that can be set; lr and step are what can",
             ) from error
 
     def __reduce__(self) -> Any:
@@ -186,6 +184,12 @@ class Run:
 
     def mean(self, values: Mapping[str, float]) -> dict[str, float]:
         """The means over all ranks, in double, as fsdp-run logs them. Collective."""
+        if not isinstance(values, Mapping):
+            raise RunError(
+                E.STEP_ARGUMENT,
+                f"values are {type(values).__name__}; give a dict of numbers by name, as in "
+                "run.mean({'loss': loss})",
+            )
         return dict(zip(values, self._session.mean([float(v) for v in values.values()])))
 
     @property

@@ -92,6 +92,7 @@ def test_what_cannot_be_compiled_is_an_error(tmp_path: pathlib.Path) -> None:
         (made, {"pipeline": "mesh=2"}, "the plan's mesh has 2 ranks, this run 1"),
         (made, {"weights": tmp_path / "none"}, "none"),
         (made.model, {}, "step is .*; give a TrainingStep, or the path of a step file"),
+        (made, {"pipeline": {"units": "auto"}}, "pipeline is dict; give the options as a text"),
     ):
         with pytest.raises(fsdp_mlir.RunError, match=words):
             fsdp_mlir.compile(given, cache_dir=tmp_path, **options)

@@ -232,12 +232,12 @@ def test_learning_rates_are_read_and_set(compile_step: Compile) -> None:
             with pytest.raises(fsdp_mlir.RunError, match="lr is .*; give a number from 0 on, or a"):
                 run.lr = rates
         assert run.lr == [0.5, 0.5]
-        with pytest.raises(
-            fsdp_mlir.RunError, match="no 'lrr' that can be set; the nearest is 'lr'"
-        ):
+        with pytest.raises(fsdp_mlir.RunError, match="no 'lrr' that can be set; lr and step"):
             run.lrr = 0.1
         with pytest.raises(fsdp_mlir.RunError, match="no 'metrics' that can be set"):
             run.metrics = {}
+        with pytest.raises(fsdp_mlir.RunError, match="values are float; give a dict of numbers"):
+            run.mean(0.5)
         run(next(feed))
         for rates in (torch.tensor(0.25), torch.tensor([0.25, 0.25]), np.float32(0.25)):
             run.lr = rates
