@@ -24,7 +24,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         description="; ".join(f"{name} {what}" for name, what in PROGRAMS.items()),
     )
     parser.add_argument("program", choices=list(PROGRAMS), metavar="PROGRAM")
-    program = parser.parse_args(argv).program
+    program = parser.parse_known_args(argv)[0].program  # behind it may be the program's flags
     parser.error(f"programs are modules; call it as python -m fsdp_mlir.{program}")
 
 

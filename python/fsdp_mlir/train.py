@@ -29,7 +29,7 @@ from .checkpoint.folder import find_checkpoint, newest_in
 from .driver import stages
 from .driver.cache import Cache
 from .driver.display import Follower, JsonDisplay, TextDisplay
-from .driver.given_flags import check_flags
+from .driver.given_flags import check_flags, check_launcher
 from .driver.given_paths import alone_in, check_paths, make_folder
 from .driver.kernels import table_in
 from .driver.other_machines import tell_others
@@ -237,6 +237,7 @@ def train(args: argparse.Namespace) -> None:
     args.save = args.save or args.out / "trained.safetensors"
     runner = Runner(args.verbose, args.dry_run)
     tools = stages.find_tools()
+    check_launcher()
     check_flags(args, tools)
     if args.dry_run:
         commands(args, runner, tools)

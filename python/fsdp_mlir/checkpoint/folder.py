@@ -50,7 +50,8 @@ def find_checkpoint(path: Path) -> Path:
     newest = newest_in(path)
     if newest is None:
         below = path / "checkpoints"  # of what a run leaves
-        other = below if below.is_dir() else "the folder of one, or that of a run's checkpoints"
+        is_there = below.is_dir() and newest_in(below) is not None
+        other = below if is_there else "the folder of one, or that of a run's checkpoints"
         raise CheckpointError(
             E.CHECKPOINT_MISSING, f"there is no checkpoint in {path}; name {other}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 import shlex
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,17 @@ def check_mesh(args: argparse.Namespace) -> None:
             E.WORLD_SIZE,
             f"--pipeline: mesh={mesh} has other ranks than the {world} of this run; give --nproc as "
             "many, or leave the option out",
+        )
+
+
+def check_launcher() -> None:
+    """Raises StageError: a launcher started this process as one of several ranks."""
+    if os.environ.get("RANK"):
+        raise StageError(
+            E.FLAGS_DISAGREE,
+            "RANK says that a launcher, as torchrun, started this process, and this program starts "
+            "its ranks itself; call it once, with --nproc N, or have the launcher start fsdp-run "
+            "(docs/launching.md)",
         )
 
 

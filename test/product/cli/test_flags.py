@@ -71,7 +71,7 @@ def test_help_that_cannot_be_written_is_one_error(program: str) -> None:
 def test_the_package_names_its_programs(capsys: pytest.CaptureFixture[str]) -> None:
     for argv, message in (
         (["trian"], "; the nearest is train [FSDP-E0101]"),
-        (["train"], "call it as python -m fsdp_mlir.train [FSDP-E0101]"),
+        (["train", "--nproc", "2", "STEP.py"], "call it as python -m fsdp_mlir.train [FSDP-E0101]"),
         ([], "required: PROGRAM [FSDP-E0101]"),
     ):
         with pytest.raises(SystemExit):

@@ -70,7 +70,7 @@ def test_nonsense(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "folder" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "folder" / "checkpoints" / "step-00000003").mkdir(parents=True)
     os.mkfifo(tmp_path / "pipe")
     files = tmp_path / "file", tmp_path / "data.bin", step
     for path in files:
@@ -121,6 +121,13 @@ def test_what_is_passed_on_is_checked_by_who_takes_it(
     (tmp_path / "two.toml").write_text("node-rank = 2")
     assert re.search(message, refused([*flags.split(), "step.py"], capsys))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_launcher_starts_no_driver(
+    step: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    assert "RANK says that a launcher" in refused([str(step)], capsys)
 
 
 def test_a_start_anew_leaves_an_earlier_run_as_it_is(
