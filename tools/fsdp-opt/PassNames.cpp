@@ -8,6 +8,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -16,6 +17,21 @@ static const PassRegistryEntry *lookup(StringRef name) {
   if (const PassPipelineInfo *pipeline = PassPipelineInfo::lookup(name))
     return pipeline;
   return PassInfo::lookup(name);
+}
+
+LogicalResult fsdp::checkOptionsOfFlags(ArrayRef<char *> words) {
+  for (auto [word, next] : llvm::zip(words, words.drop_front())) {
+    StringRef flag = word, options = next;
+    if (!lookup(flag.ltrim('-')) || !flag.starts_with("-") ||
+        options.starts_with("-") || !options.contains('=') ||
+        llvm::sys::fs::exists(options))
+      continue;
+    printError(Error(E::Flag, ("options of " + flag + " stand behind an '='; " +
+                               "write " + flag + "=\"" + options + "\"")
+                                  .str()));
+    return failure();
+  }
+  return success();
 }
 
 /// Each pass is a flag, which is the one list of them that MLIR shows.

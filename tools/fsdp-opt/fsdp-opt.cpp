@@ -105,6 +105,8 @@ int main(int argc, char **argv) {
   mlir::registerTransformsPasses();
   fsdp::registerFSDPPasses();
   fsdp::registerPipelines();
+  if (failed(fsdp::checkOptionsOfFlags({argv, size_t(argc)})))
+    return 1;
   auto [input, output] = mlir::registerAndParseCLIOptions(
       argc, argv, "compiler of training steps\n", registry);
   mlir::LogicalResult result = fsdp::checkPassNames();

@@ -12,6 +12,7 @@
 // RUN: fsdp-opt %s --pass-pipeline="builtin.module(cse, func.func(canonicalize{top-down=false}) , fsdp-verify-async)" -o /dev/null
 // RUN: not fsdp-opt %s --cse --remark-format=yaml --remarks-filter=fsdp.* --remarks-output-file=%t.none/file 2>&1 | FileCheck %s --check-prefix=REMARKS
 // RUN: not fsdp-opt %s --fsdp-pipeline 2>&1 | FileCheck %s --check-prefix=MESH
+// RUN: not fsdp-opt %s --fsdp-pipeline mesh=2 2>&1 | FileCheck %s --check-prefix=APART
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reduce-dtype=bf16" 2>&1 | FileCheck %s --check-prefix=DTYPE
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 remat=full,offload=all" 2>&1 | FileCheck %s --check-prefix=COMMA
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 device=tpu" 2>&1 | FileCheck %s --check-prefix=DEVICE
@@ -43,6 +44,7 @@
 // REMARKS: error: --remarks-output-file={{.*}}.none/file: there is no folder {{.*}}.none to write it into [FSDP-E0005]
 // MALFORMED: error: {{.*}}missing closing '}' while processing pass options
 // NEAR: error: fsdp-overlap has no option schedul; the nearest is schedule, all are bucket-cap-mib, cluster, memory-budget-mib, prefetch-backward, prefetch-forward, schedule
+// APART: error: options of --fsdp-pipeline stand behind an '='; write --fsdp-pipeline="mesh=2" [FSDP-E0101]
 // MESH: error: the mesh is not given; say how many ranks there are
 // DTYPE: error: reduce-dtype=bf16 does not exist; there are bfloat16, float16, float32, float64
 // DEVICE: error: device=tpu does not exist; there are cpu and cuda
