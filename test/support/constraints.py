@@ -179,9 +179,11 @@ def constraints() -> list[Constraint]:
 
 
 def page() -> str:
-    """The table of docs/checker.md."""
-    lines = ["| | name | what is refused | mutants that it refuses |", "|---|---|---|---|"]
-    for number, name, refused in constraints():
-        mutants = ", ".join(REFUSES.get(number, ()))
-        lines.append(f"| C{number} | {name} | {refused} | {mutants} |")
+    """The table of docs/checker.md, and below it which mutants each of them refuses."""
+    lines = ["| | name | what is refused |", "|---|---|---|"]
+    lines += [f"| C{number} | {name} | {refused} |" for number, name, refused in constraints()]
+    lines += ["", "### Which mutants each refuses", ""]
+    for number, *_ in constraints():
+        if mutants := REFUSES.get(number):
+            lines.append(f"- C{number}: {', '.join(mutants)}.")
     return "\n".join(lines)
