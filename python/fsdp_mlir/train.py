@@ -30,7 +30,7 @@ from .driver import stages
 from .driver.cache import Cache
 from .driver.display import Follower, JsonDisplay, TextDisplay
 from .driver.given_flags import check_flags, check_launcher
-from .driver.given_paths import alone_in, check_paths, make_folder
+from .driver.given_paths import alone_in, check_paths, make_folder, note_of_saved
 from .driver.kernels import table_in
 from .driver.other_machines import tell_others
 from .driver.outlet import outlets
@@ -100,6 +100,12 @@ def compile_step(
     )
     if needs and cached and archive_metadata(out / "step.pt").get("length") is None:
         raise StageError(E.RUN_LENGTH, "the step has no length; give --epochs or --steps")
+    if args.eval_interval and "eval" not in archive_metadata(out / "step.pt").get("programs", {}):
+        raise StageError(
+            E.FLAGS_DISAGREE,
+            "--eval-interval: the step file has nothing to evaluate; give TrainingStep eval_data, or "
+            "leave the flag out",
+        )
     display.end("export", "step.pt", cached)
     display.tell(said)
     lower(runner, cache, tools, args.pipeline, ranks, out, display, display.tell)
@@ -259,6 +265,8 @@ def train_in_folder(
     check_checkpoints(args)
     write_settings(args.out / "run.toml", as_given, flags_of(make_parser()))
     display = JsonDisplay() if args.log_format == "json" else TextDisplay()
+    if (saved := note_of_saved(args.save)) is not None:
+        display.tell(f"note: --save {saved}\n")
     for flag in strayed(args):
         display.tell(
             f"note: {flag} stands behind {args.step_file.name}, which has no such flag; a flag of "

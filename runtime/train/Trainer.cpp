@@ -166,7 +166,8 @@ std::vector<std::string> Trainer::notesOfResuming() const {
   }
   if (then.step >= length.steps)
     notes.push_back("the run has " + std::to_string(length.steps) +
-                    " steps, so nothing is left to train; give more --steps");
+                    (length.steps == 1 ? " step" : " steps") +
+                    ", so nothing is left to train; give more --steps");
   return notes;
 }
 

@@ -7,7 +7,7 @@ import contextlib
 import fcntl
 import os
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Optional
 
 from ..errors import E
 from .stages import StageError, named_files
@@ -76,6 +76,16 @@ def check_written(args: argparse.Namespace) -> None:
             f"--metrics {args.metrics} is no regular file, and what is shown of a run is read from "
             "it; name a file",
         )
+
+
+def note_of_saved(path: Path) -> Optional[str]:
+    """What to note of weights that are saved under a name of torch.save's; None: nothing."""
+    if path.suffix not in (".pt", ".pth", ".bin", ".ckpt"):
+        return None
+    return (
+        f"{path} becomes a safetensors file, which torch.load does not read; name it "
+        f"{path.with_suffix('.safetensors').name}, and load it by safetensors.torch.load_file"
+    )
 
 
 def _is_one_file(one: Path, other: Path) -> bool:

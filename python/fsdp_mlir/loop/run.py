@@ -11,7 +11,8 @@ from typing import Any, Mapping, Optional, Sequence, Union
 
 import torch
 
-from ..errors import E, RunError
+from ..driver.given_paths import note_of_saved
+from ..errors import E, RunError, warn
 from .extension import runtime
 from .followed_optimizer import FollowedOptimizer, checked_rates
 from .watched import WatchedModel
@@ -237,6 +238,8 @@ class Run:
 
     def save(self, path: PathLike) -> None:
         """Writes the weights under their state_dict() names; rank 0 writes. Collective."""
+        if self.rank == 0 and (text := note_of_saved(Path(path))) is not None:
+            warn(text, RuntimeWarning, stacklevel=2)
         self._session.save(os.fspath(path))
 
     def checkpoint(self, folder: PathLike, keep: int = 3) -> Path:

@@ -20,14 +20,17 @@ def test_flags_after_the_step_file_are_its_own() -> None:
     assert (args.epochs, args.nproc, args.argv) == (1, 1, ["--epochs", "5", "--nproc", "9"])
 
 
-def test_a_flag_that_the_step_file_does_not_have_is_a_note(
+def test_flags_that_are_unlike_what_is_meant_are_notes(
     tree: Tree, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Tests that one of the driver's that has strayed behind the step file is named."""
+    """Tests a flag that has strayed behind the step file, and a name of torch.save's for weights."""
     tree.step.write_text(f"{tree.step.read_text()}\n# --log-interval is this file's\n")
-    assert tree.train(argv=("--nproc", "2", "--log-interval=3", "--width", "2")) == 0
+    saved = tree.folder / "out" / "trained.pt"
+    flags = ("--nproc", "2", "--log-interval=3", "--width", "2")
+    assert tree.train("--save", str(saved), argv=flags) == 0
     said = capfd.readouterr().out
     assert said.count("stands behind step.py") == 1 and "note: --nproc stands behind" in said
+    assert "trained.pt becomes a safetensors file, which torch.load does not read" in said
 
 
 def test_machines_need_a_meeting_point(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,9 +49,14 @@ def test_the_mesh_is_filled_in() -> None:
     assert str(with_mesh(Options.of(["mesh=2 units=all"]), [4])) == "mesh=2 units=all"
 
 
-def test_flags_of_every_day_reach_the_run(tree: Tree) -> None:
-    """Tests that they are passed on as they are, 0 as well."""
+def test_flags_of_every_day_reach_the_run(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
+    """Tests that they are passed on as they are, 0 as well, and that one which the step cannot serve
+    is an error before the run."""
     flags = "--seed 0 --no-shuffle --eval-interval 2 --log-interval 3 --log-grad-norm --keep 0"
+    assert tree.train(*flags.split()) == 1
+    assert "--eval-interval: the step file has nothing to evaluate" in capfd.readouterr().err
+    text = tree.step.read_text()
+    tree.step.write_text(text.replace("epochs=2", 'eval_data={"x": x}, epochs=2'))
     assert tree.train(*flags.split()) == 0
     command = " ".join(tree.log()[-1])
     assert flags.replace(" --keep 0", "") in command

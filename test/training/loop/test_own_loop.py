@@ -47,6 +47,8 @@ def test_a_loop_has_the_bits_of_fsdp_run(
         assert losses == expected.losses
         assert run.metrics["accuracy"] == expected.metrics[-1]["accuracy"]
         run.save(tmp_path / "saved.safetensors")
+        with pytest.warns(RuntimeWarning, match="safetensors file, which torch.load does not read"):
+            run.save(tmp_path / "saved.pt")
         states = run.state_dict()
     assert states.keys() == expected.weights.keys()
     saved = load_file(tmp_path / "saved.safetensors")
