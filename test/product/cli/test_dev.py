@@ -8,13 +8,15 @@ import pathlib
 import shutil
 import subprocess
 
+import pytest
+
 from support.chain import ROOT
 
 PROGRAMS = ("fsdp-opt", "fsdp-translate", "fsdp-run")
 # Debian's packages are all there, Ninja builds at once, and no Python is started.
 STAND_INS = {
     "dpkg-query": "printf ' installed:%s ' \"${@:3}\"",
-    "ninja": "exit 0",
+    "ninja": "touch built",
 }
 
 
@@ -24,8 +26,15 @@ def write_program(path: pathlib.Path, text: str = "exit 0") -> None:
     path.chmod(0o755)
 
 
-def test_programs_are_on_the_path_of_the_environment(tmp_path: pathlib.Path) -> None:
-    """Tests that a shell with .venv/bin/activate finds them, as the documentation calls them."""
+def run_dev(folder: pathlib.Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": f"{folder}/stand-ins:{os.environ['PATH']}"}
+    command = [folder / "tools" / "dev", *words]
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.fixture
+def tree(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A folder with `tools/dev` in which everything is installed."""
     names = ("requirements.txt", "constraints.txt", "tools/dev", "tools/sanitize.sh")
     (tmp_path / "tools").mkdir()
     for name in names:
@@ -38,11 +47,24 @@ def test_programs_are_on_the_path_of_the_environment(tmp_path: pathlib.Path) -> 
     for name in PROGRAMS:
         write_program(tmp_path / "build" / "bin" / name)
     (tmp_path / "build" / "build.ninja").write_text("")
-    environment = {**os.environ, "PATH": f"{tmp_path}/stand-ins:{os.environ['PATH']}"}
+    return tmp_path
+
+
+def test_programs_are_on_the_path_of_the_environment(tree: pathlib.Path) -> None:
+    """Tests that a shell with .venv/bin/activate finds them, as the documentation calls them."""
     for _ in range(2):
-        command = [tmp_path / "tools" / "dev", "build"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        done = run_dev(tree, "build")
         assert done.returncode == 0, done.stdout + done.stderr
         for name in PROGRAMS:
-            program = tmp_path / ".venv" / "bin" / name
-            assert program.resolve() == tmp_path / "build" / "bin" / name
+            assert (tree / ".venv" / "bin" / name).resolve() == tree / "build" / "bin" / name
+
+
+@pytest.mark.parametrize("status, builds", ((2, False), (0, False), (64, True)))
+def test_wrong_flags_of_the_example_cost_no_build(
+    tree: pathlib.Path, status: int, builds: bool
+) -> None:
+    """Tests flags that are wrong, --help, and flags that are right."""
+    write_program(tree / ".venv" / "bin" / "python", f"[[ $1 != -c ]] || exit {status}")
+    done = run_dev(tree, "train", "--epochs", "2")
+    assert done.returncode == status % 64, done.stdout + done.stderr
+    assert (tree / "built").exists() == builds
