@@ -34,4 +34,12 @@ std::optional<int> listenAt(const std::string &host, int port) {
   return std::nullopt;
 }
 
+bool isKnown(const std::string &host) {
+  addrinfo *found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, nullptr, &found) != 0)
+    return false;
+  freeaddrinfo(found);
+  return true;
+}
+
 } // namespace fsdp

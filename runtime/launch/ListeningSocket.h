@@ -12,6 +12,9 @@ namespace fsdp {
 /// no address of `host` is one of this host's, as behind a translated address.
 std::optional<int> listenAt(const std::string &host, int port);
 
+/// Whether this host has an address for that name or number.
+bool isKnown(const std::string &host);
+
 } // namespace fsdp
 
 #endif // FSDP_RUNTIME_LAUNCH_LISTENINGSOCKET_H

@@ -30,6 +30,12 @@ bool serves(const Membership &me, const MeetingPoint &where) {
 
 std::string adviceOnHost(const MeetingPoint &where) {
   const std::string &host = where.host;
+  if (where.kind == MeetingPoint::Kind::File)
+    return "";
+  if (!isKnown(host))
+    return "; this host does not know the name " + host +
+           ": give a name or an address that each host reaches (--master-addr "
+           "or MASTER_ADDR)";
   if (host != "localhost" && host.rfind("127.", 0) != 0 && host != "::1")
     return "";
   return "; " + host +

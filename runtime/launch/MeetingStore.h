@@ -15,8 +15,8 @@ std::string nameOf(const MeetingPoint &where);
 /// Whether the place is gone with this rank.
 bool serves(const Membership &me, const MeetingPoint &where);
 
-/// What to look at where nobody comes to an address that each host has; else
-/// empty.
+/// What to look at where nobody comes to an address that each host has, or that
+/// this one does not know; else empty.
 std::string adviceOnHost(const MeetingPoint &where);
 
 /// Opens the store at which ranks meet, and waits up to `timeout` for whoever

@@ -7,6 +7,7 @@
 #include "TemporaryFolder.h"
 #include "comm/HostProcess.h"
 #include "launch/ListeningSocket.h"
+#include "launch/MeetingStore.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -62,6 +63,16 @@ meetInFile(int arriving, int size, int timeout,
 }
 
 Agreement same(int) { return {{"plan", "abc"}}; }
+
+TEST(Rendezvous, AHostThatNobodyKnowsIsNamed) {
+  MeetingPoint where;
+  where.kind = MeetingPoint::Kind::Server;
+  where.host = "127.0.0.1";
+  EXPECT_NE(adviceOnHost(where).find("is this host itself"), std::string::npos);
+  where.host = "256.0.0.1"; // no address, and no name that is asked for
+  EXPECT_NE(adviceOnHost(where).find("does not know the name 256.0.0.1"),
+            std::string::npos);
+}
 
 } // namespace
 
