@@ -29,6 +29,7 @@ from .checkpoint.folder import find_checkpoint, newest_in
 from .driver import stages
 from .driver.cache import Cache
 from .driver.display import Follower, JsonDisplay, TextDisplay
+from .driver.exported import check_exported
 from .driver.given_flags import check_flags, check_launcher
 from .driver.given_paths import alone_in, check_paths, make_folder, note_of_saved
 from .driver.kernels import table_in
@@ -98,14 +99,7 @@ def compile_step(
     said, cached = stages.export(
         runner, cache, args.step_file, args.argv, ranks, place, export_flags(args), needs
     )
-    if needs and cached and archive_metadata(out / "step.pt").get("length") is None:
-        raise StageError(E.RUN_LENGTH, "the step has no length; give --epochs or --steps")
-    if args.eval_interval and "eval" not in archive_metadata(out / "step.pt").get("programs", {}):
-        raise StageError(
-            E.FLAGS_DISAGREE,
-            "--eval-interval: the step file has nothing to evaluate; give TrainingStep eval_data, or "
-            "leave the flag out",
-        )
+    check_exported(args, needs and cached, archive_metadata(out / "step.pt"))
     display.end("export", "step.pt", cached)
     display.tell(said)
     lower(runner, cache, tools, args.pipeline, ranks, out, display, display.tell)

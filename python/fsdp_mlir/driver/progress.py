@@ -93,6 +93,22 @@ def data_beside(archive: Path, kind: str = "data") -> Optional[Path]:
     return None
 
 
+def batch_of(metadata: dict[str, Any]) -> Optional[int]:
+    """The samples of a rank's first batch; None where the step reads no data."""
+    of_data = (i for i in metadata.get("inputs", []) if i.get("source") == "data")
+    return next((i["shape"][0] for i in of_data), None)
+
+
+def steps_of_epoch(metadata: dict[str, Any], samples: Optional[int], ranks: int) -> Optional[int]:
+    """As the runtime counts them; None where that is not known."""
+    batch = batch_of(metadata)
+    if samples is None or not batch:
+        return None
+    each, rest = divmod(samples // ranks, batch)
+    last = rest in _other_batches(metadata)
+    return (each + last) // metadata.get("accumulate", 1)
+
+
 def length_of(
     metadata: dict[str, Any],
     samples: Optional[int],
@@ -106,12 +122,7 @@ def length_of(
     if steps is None and epochs is None:
         default = metadata.get("length") or {}
         steps, epochs = default.get("steps"), default.get("epochs")
-    batches = [i["shape"][0] for i in metadata.get("inputs", []) if i.get("source") == "data"]
-    per_epoch = None
-    if samples is not None and batches and batches[0]:
-        each, rest = divmod(samples // ranks, batches[0])
-        last = rest in _other_batches(metadata)
-        per_epoch = (each + last) // metadata.get("accumulate", 1) or None
+    per_epoch = steps_of_epoch(metadata, samples, ranks) or None
     if steps is None and epochs is not None and per_epoch is not None:
         steps = epochs * per_epoch
     return Length(steps, epochs, per_epoch)

@@ -82,6 +82,18 @@ def test_the_driver_starts_without_pytorch(tmp_path: Path) -> None:
     assert (stopped.returncode, stopped.stderr) == (130, "error: interrupted [FSDP-E0003]\n")
 
 
+def test_data_of_no_step_is_compiled_for_no_run(
+    tree: Tree, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Tests ranks and micro-batches that take more samples than there are."""
+    for flags, takes in (
+        (("--nproc", "5"), "8 samples, fewer than a step of all ranks takes: 5 x 2;"),
+        (("--accumulate", "5"), "all ranks takes: 1 x 2 x 5 micro-batches; use more data"),
+    ):
+        assert tree.train(*flags) == 1
+        assert takes in capfd.readouterr().err and tree.log() == []
+
+
 def test_fast_kernels_are_measured_first(
     tree: Tree, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
