@@ -276,7 +276,7 @@ def _tensors(
             f"it is of type {type(value).__name__}; give a dict of tensors by name, or a tuple of "
             f"{', '.join(names)}"
         )
-    tensors, problems = [], []
+    tensors, problems, hint = [], [], ""
     for column in columns:
         found = by_name.get(column.name)
         if isinstance(found, np.ndarray):
@@ -289,14 +289,13 @@ def _tensors(
             problems.append(f"{column.name} is {type(found).__name__}, the plan reads {wanted}")
         elif found.dtype != column.dtype or tuple(found.shape) not in column.shapes:
             got = f"{short_name(found.dtype)}{list(found.shape)}"
-            hint = ""
+            problems.append(f"{column.name} is {got}, the plan reads {wanted}")
             if found.dtype == column.dtype and _is_rest(tuple(found.shape), column.shapes):
                 hint = "; DataLoader(drop_last=True) leaves out what fills no batch"
-            problems.append(f"{column.name} is {got}, the plan reads {wanted}{hint}")
         else:
             tensors.append(found)
     if problems:
-        raise FeedError(f"{'; '.join(problems)}{words_of(value)}")
+        raise FeedError(f"{'; '.join(problems)}{hint}{words_of(value)}")
     found = tuple(tuple(tensor.shape) for tensor in tensors)
     variants = list(zip(*(column.shapes for column in columns)))
     if found not in variants:

@@ -170,10 +170,11 @@ FAULTS = {
 @pytest.mark.parametrize("samples, is_rest", [(2, True), (8, False)])
 def test_only_a_smaller_batch_is_a_rest(samples: int, is_rest: bool) -> None:
     """Tests that no advice to drop the last batch is given where all are too large."""
-    column = feeding.Column("x", torch.float32, [(4, 3)], 0, 48)
-    with pytest.raises(feeding.FeedError, match=rf"x is float32\[{samples}, 3\]") as failed:
-        feeding._tensors(torch.ones(samples, 3), ["x"], [column])
-    assert ("drop_last=True" in str(failed.value)) is is_rest
+    columns = [feeding.Column(name, torch.float32, [(4, 3)], 0, 48) for name in "xy"]
+    batch = (torch.ones(samples, 3), torch.ones(samples, 3))
+    with pytest.raises(feeding.FeedError, match=rf"y is float32\[{samples}, 3\]") as failed:
+        feeding._tensors(batch, ["x", "y"], columns)
+    assert str(failed.value).count("drop_last=True") == is_rest  # once for all columns
 
 
 @pytest.mark.parametrize("batch", [None, 3, "words"])
