@@ -34,6 +34,8 @@ class OwnStates:
         self._targets: dict[int, str] = {}
         self._copied: set[str] = set()  # targets of which a run has copies
         self._copies: dict[str, torch.Tensor] = {}  # of this run
+        self._swapped_now: _Swapped = []
+        self._found_behind: list[Any] = []  # in their places, when forward has ended
         for module in model.modules():
             for tensor in (*module._parameters.values(), *module._buffers.values()):
                 if tensor is not None and id(tensor) not in self._targets:
@@ -60,13 +62,14 @@ class OwnStates:
 
     @contextlib.contextmanager
     def in_their_places(self) -> Iterator[None]:
-        """The model with what the owner has now in the places of its tensors.
+        """The model with what the owner has now in the places of its tensors, until `put_back`: the
+        code of a backward pass reads what forward has left.
 
         Raises:
             ExportError: the step leaves something there that cannot be a value of the next one.
             NeedsCopies: it is to have copies of some, which the next run has.
         """
-        swapped: _Swapped = []
+        swapped = self._swapped_now
         self._copies.clear()
         for module in self._model.modules():
             for table in (module._parameters, module._buffers, vars(module)):
@@ -80,9 +83,32 @@ class OwnStates:
             with _no_hooks_on({id(new) for *_, new in swapped if isinstance(new, torch.Tensor)}):
                 yield
             self._take_over(self._left(swapped))
-        finally:
-            for table, name, old, _ in swapped:
-                table[name] = old
+            self._found_behind = [_read(table, name) for table, name, *_ in swapped]
+        except BaseException:
+            self.put_back()
+            raise
+
+    def put_back(self) -> None:
+        """Leaves the model's tensors where they were.
+
+        Raises:
+            ExportError: a backward pass has put another one somewhere.
+        """
+        swapped, self._swapped_now = self._swapped_now, []
+        behind, self._found_behind = self._found_behind, []
+        replaced = [
+            self.states[self._targets[id(old)]][1]
+            for (table, name, old, _), value in zip(swapped, behind)
+            if _read(table, name) is not value and id(old) in self._targets
+        ]
+        for table, name, old, _ in swapped:
+            table[name] = old
+        if replaced:
+            raise ExportError(
+                E.CHANGED_IN_PLACE,
+                f"a backward pass puts another tensor in the place of {replaced[0]}; change it in "
+                "place (copy_), which the exported step does too",
+            )
 
     def _left(self, swapped: _Swapped) -> dict[str, Any]:
         """What is left for the next step other than by a change of the owner's, by target."""
@@ -91,7 +117,7 @@ class OwnStates:
         for table, name, old, new in swapped:
             if not isinstance(old, torch.Tensor):
                 continue  # Python state, of which the caller tells
-            left = table[name] if name in table else None  # TorchScript's tables have no get()
+            left = _read(table, name)
             target = self._targets[id(old)]
             role, fqn = self.states[target]
             if left is new:
@@ -139,6 +165,10 @@ class OwnStates:
             new = [self._swapped(member) for member in value]
             return new if any(a is not b for a, b in zip(new, value)) else value
         return value
+
+
+def _read(table: dict[str, Any], name: str) -> Any:
+    return table[name] if name in table else None  # TorchScript's tables have no get()
 
 
 @contextlib.contextmanager

@@ -78,7 +78,7 @@ class RunStep(torch.nn.Module):
             self._own.register(number.tensor)
 
     def forward(self, *batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        self.put_numbers_back()
+        self.put_back()
         self.begin()
         batch = tuple(t.clone() if n in self._written else t for n, t in enumerate(batch))
         with contextlib.ExitStack() as stack:
@@ -127,7 +127,7 @@ class RunStep(torch.nn.Module):
     @contextlib.contextmanager
     def _own_numbers(self) -> Iterator[None]:
         """What this module has now in the places of the numbers that the step keeps, until
-        `put_numbers_back`: the code of a backward pass reads what forward has left."""
+        `put_back`: the code of a backward pass reads what forward has left."""
         self._found = [(number.place.is_set, number.place.read()) for number in self.kept]
         own = [self._own.of(number.tensor) for number in self.kept]
         for number, buffer in zip(self.kept, own):
@@ -137,12 +137,13 @@ class RunStep(torch.nn.Module):
             number.take_over(buffer)
         self._left = [number.place.read() for number in self.kept]
 
-    def put_numbers_back(self) -> None:
-        """Leaves the numbers that the step keeps as they were in front of it.
+    def put_back(self) -> None:
+        """Leaves the model's tensors and the numbers that the step keeps as they were in front of it.
 
         Raises:
             ExportError: a backward pass has changed one, which the plan would lose.
         """
+        self._own.put_back()
         found, left = self._found, self._left
         self._found, self._left = [], []
         changed = [
@@ -181,7 +182,7 @@ def run_and_differentiate(
                 with contextlib.suppress(NeedsCopies):  # which has them from now on
                     return differentiate(step, batch)
         finally:
-            step.put_numbers_back()
+            step.put_back()
 
     before = python_generators()
     # Differentiating runs it more than once: each time from where a first step begins.

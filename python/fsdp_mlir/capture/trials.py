@@ -19,7 +19,7 @@ from .replay import NoOperators, OtherCall, Recording, Replay
 from .value_checks import passed_checks
 from .untaken import silent
 from .watched_numbers import Site, Watch, plain, watched, watching
-from .without_values import called_with, without_values
+from .without_values import called_with, having, without_values
 
 Number = tuple[Place, Any, Any]
 # So many ways through two steps are recorded.
@@ -229,13 +229,14 @@ class Trials:
         trial.outcomes.append(outcome)
         with mode, enable_python_dispatcher(), passed_checks(), outcome:
             try:
-                with recording, watching(trial.watch):
-                    value, metrics = called_with(self._loss, states, batch)
+                with having(self._loss, states):
+                    with recording, watching(trial.watch):
+                        value, metrics = self._loss(*batch)
+                    with watching(trial.watch):
+                        gradients = _gradients(value, states)
             except BaseException:
                 trial.written = outcome.contents(states.values())
                 raise
-            with watching(trial.watch):
-                gradients = _gradients(value, states)
         others = (name for name, tensor in states.items() if not _may_hold(found[name], tensor))
         trial.replaced = {name: states[name] for name in others}
         tensors = [value, *metrics.values(), *states.values(), *gradients]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterable, Mapping, Optional
+from typing import Any, Iterable, Iterator, Mapping, Optional
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensorMode,
 )
+from torch.nn.utils import stateless
 
 from .known_values import StandIns
 from .of_buffers import OfBuffers
@@ -78,8 +79,15 @@ def called_with(
     module: torch.nn.Module, states: dict[str, torch.Tensor], batch: tuple[torch.Tensor, ...]
 ) -> Any:
     """What `module` gives where its states are `states`, which then has what the call puts in their
-    places. `functional_call` itself would leave them in a part that the module has under two names.
-    """
+    places."""
+    with having(module, states):
+        return module(*batch)
+
+
+@contextlib.contextmanager
+def having(module: torch.nn.Module, states: dict[str, torch.Tensor]) -> Iterator[None]:
+    """`module` with `states` in the places of its own, which then has what is put there. What
+    `functional_call` does would leave them in a part that the module has under two names."""
     names = {id(t): n for n, t in (*module.named_parameters(), *module.named_buffers())}
     places: dict[str, torch.Tensor] = {}
     for path, part in module.named_modules():  # each once
@@ -87,7 +95,8 @@ def called_with(
             if tensor is not None:
                 places[f"{path}.{key}".lstrip(".")] = states[names[id(tensor)]]
     try:
-        return torch.func.functional_call(module, places, batch, tie_weights=False)
+        with stateless._reparametrize_module(module, places):
+            yield
     finally:
         states.update((name, places[name]) for name in states)
 
