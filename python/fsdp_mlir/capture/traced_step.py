@@ -22,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ..errors import E, ExportError, note
 from ..step.names import StateNames, plain_path
 from ..step.places import at_line
+from .backward_updates import return_what_backward_writes
 from .both_ways import BothWays, without_loss
 from .context import said_to_compile
 from .custom_operators import inline_custom_operators
@@ -220,4 +221,6 @@ def _differentiate(
         tensor if isinstance(tensor, FakeTensor) else mode.from_tensor(tensor, static_shapes=True)
         for tensor in batch
     )
-    return aot_export_joint_with_descriptors(stack, module, batch).graph_module
+    joint = aot_export_joint_with_descriptors(stack, module, batch).graph_module
+    return_what_backward_writes(joint)
+    return joint

@@ -66,7 +66,9 @@ class Replaces(Hooked):
 
 
 @pytest.mark.parametrize("locked", [False, True])
-@pytest.mark.parametrize("model, written", [(Reads, set()), (CountsBothWays, {"count"})])
+@pytest.mark.parametrize(
+    "model, written", [(Reads, set()), (Averages, {"mean"}), (CountsBothWays, {"count"})]
+)
 def test_states(
     tmp_path: pathlib.Path, model: type[Hooked], written: set[str], locked: bool
 ) -> None:
