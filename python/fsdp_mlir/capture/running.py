@@ -25,7 +25,7 @@ from .frozen_in_step import FrozenInStep
 from .kept_numbers import NumbersKept
 from .known_values import is_factory, known_value
 from .late_decisions import numbers_to_keep
-from .nodes import refusal
+from .nodes import first_user, refusal
 from .own_states import OwnStates
 from ..step.names import StateNames
 from .python_draws import python_generators, where_drawn
@@ -36,6 +36,8 @@ from .trials import Number, Trials
 from .value_checks import passed_checks
 
 _aten = torch.ops.aten
+# So many changes of Python state are named in one message.
+_MOST_NAMED = 3
 
 
 class RunStep(torch.nn.Module):
@@ -211,7 +213,7 @@ def run_and_differentiate(
         )
     if numbers and first_difference(first.graph, second.graph) is not None:
         raise NumbersKept(numbers)
-    _check_same(first, second)
+    _check_same(first, second, changed)
     if changed:
         state.restore()
         kept = numbers_to_keep(trials, [number.place for number in step.kept])
@@ -255,15 +257,20 @@ def _what_matters(left: Slots, numbers: Sequence[Number], trials: Trials) -> Slo
     return left
 
 
-def _check_same(first: fx.GraphModule, second: fx.GraphModule) -> None:
+def _check_same(first: fx.GraphModule, second: fx.GraphModule, changed: Sequence[str]) -> None:
     node = first_difference(first.graph, second.graph)
-    if node is not None:
-        raise refusal(
-            E.PYTHON_STATE,
-            node,
-            f"the step is another one the second time that it runs (from {node.target} on): it "
-            "depends on Python state that it changes; make that state a buffer, or leave it out",
-        )
+    if node is None:
+        return
+    others = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
+    named = f" ({', '.join(changed[:_MOST_NAMED])}{others})" if changed else ""
+    begins = f" (from {node.target} on)" if node.op == "call_function" else ""
+    raise refusal(
+        E.PYTHON_STATE,
+        first_user(node) if node.op == "placeholder" else node,
+        f"the step is another one the second time that it runs{begins}: it depends on Python state "
+        f"that it changes{named}; make that state a buffer, or leave it out; where the first batch alone "
+        "changes it, run the model on one before the TrainingStep is made",
+    )
 
 
 class _Places(TorchFunctionMode):
