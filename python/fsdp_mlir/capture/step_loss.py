@@ -39,7 +39,8 @@ class StepLoss(torch.nn.Module):
 
     def forward(self, *batch: torch.Tensor) -> tuple[Any, Any]:
         inputs = dict(zip(self.names, batch))
-        losses = [read_value(function(self.model, **inputs)) for function in self.loss_functions]
+        given = (function(self.model, **inputs) for function in self.loss_functions)
+        losses = [_as_scalar(read_value(loss)) for loss in given]
         results: dict[str, Any] = {}
         # They see the forward's values but give no gradient. The copy keeps one that is a view of
         # another result from being returned as an alias of it.
@@ -59,12 +60,21 @@ class StepLoss(torch.nn.Module):
                         E.STEP_RESULT, f"metrics and outputs both return {name}; rename one of them"
                     )
                 value = read_value(value)
+                if function is not self.outputs_function:
+                    value = _as_scalar(value)
                 is_tensor = isinstance(value, torch.Tensor)
                 results[name + suffix] = value.detach().clone() if is_tensor else value
         whole = losses[0]
         for loss in losses[1:]:
             whole = whole + loss
         return whole, results
+
+
+def _as_scalar(value: Any) -> Any:
+    """A tensor of one element without dimensions, as `backward()` and `item()` take it with some."""
+    if isinstance(value, torch.Tensor) and value.dim() != 0 and value.numel() == 1:
+        return value.reshape(())
+    return value
 
 
 def _named(what: str, results: Any) -> Iterable[tuple[str, Any]]:

@@ -146,6 +146,20 @@ def test_losses(tmp_path: pathlib.Path, loss: Callable, text: str) -> None:
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
 
+def test_one_element_is_a_scalar(tmp_path: pathlib.Path) -> None:
+    loss = lambda model, x, y: model(x).square().sum(0, True).sum(1)
+    step = classify(
+        nn.Linear(8, 3), loss=loss, metrics=lambda *batch, **names: {"of": loss(*batch, **names)}
+    )
+    results = export(step, tmp_path).run()
+    value = loss(step.model, **step.inputs)
+    value.backward()
+    assert value.shape == (1,)
+    for result in (results["loss", ""], results["output", "of"]):
+        assert torch.equal(result, value[0])
+    assert torch.equal(results["gradient", "weight"], step.model.weight.grad)
+
+
 @pytest.mark.provokes("FSDP-E0204", "FSDP-E0216")
 @pytest.mark.parametrize(
     "metrics, text",
