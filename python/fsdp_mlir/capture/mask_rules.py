@@ -139,7 +139,6 @@ _RULES: dict[str, Rule] = {
         "_weight_norm_interface glu glu_backward split unbind".split(),
         _apart("dim"),
     ),
-    "roll": _apart("dims"),
     **dict.fromkeys(
         "convolution max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d "
         "avg_pool2d_backward _adaptive_avg_pool2d _adaptive_avg_pool2d_backward "

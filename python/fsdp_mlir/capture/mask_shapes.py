@@ -189,6 +189,27 @@ def _flip(form: StaticForm, node: fx.Node) -> fx.Node:
     return result
 
 
+def _roll(form: StaticForm, node: fx.Node) -> fx.Node:
+    """By numbers of the graph, the element at each place is read at another one."""
+    values = arguments_of(node)
+    tensor = values["self"]
+    shifts = [form.size_of(shift) for shift in values["shifts"]]
+    dims = dims_of(values["dims"], len(form.shape(tensor)))
+    if set(dims) & set(form.padded(tensor)):
+        raise form.refused(node, "it mixes elements along the dimension of that size")
+    if all(isinstance(shift, int) for shift in shifts):
+        return form.again(node)
+    if len(shifts) != len(dims):
+        raise form.refused(node, "it moves elements of all dimensions as those of one")
+    for shift, dim in zip(shifts, dims):
+        length = max(1, tensor.meta["val"].shape[dim])
+        places = form.call(aten.arange.default, tensor.meta["val"].shape[dim], device="cpu")
+        places = form.call(aten.sub.Tensor, places, form.count(shift))
+        places = form.call(aten.remainder.Scalar, places, length)
+        tensor = form.call(aten.index_select.default, tensor, dim, places)
+    return tensor
+
+
 def _select(form: StaticForm, node: fx.Node) -> fx.Node:
     values = arguments_of(node)
     tensor, index = values["self"], form.size_of(values["index"])
@@ -299,6 +320,7 @@ SHAPES: dict[str, Rule] = {
     "cat": _cat,
     "constant_pad_nd": _pad,
     "flip": _flip,
+    "roll": _roll,
     "select": _select,
     "select_backward": _select_backward,
     "slice": _slice,

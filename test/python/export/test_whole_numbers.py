@@ -75,6 +75,14 @@ def crops(model: Any, y: Tensor) -> Tensor:
     return y * model.weights[at : at + 4]
 
 
+def rolls(model: Any, y: Tensor) -> Tensor:
+    """As Autoformer does by the delays that it finds, with gradients."""
+    delays = model.weights.sum(1).topk(2)[1]
+    rolled = [model.weights.roll(-int(delay), 0)[:4] for delay in delays]
+    both = model.columns.roll((int(delays[0]), 1), (1, 0))
+    return y * (rolled[0] + rolled[1] * int(delays[0])) + both[:, 0]
+
+
 def looks_up(model: Any, y: Tensor) -> Tensor:
     """As scripts of diffusers find their noise by the steps that were drawn."""
     found = [(model.rows[:, 0] == value).nonzero().item() for value in model.rows[3:7, 0]]
@@ -89,7 +97,9 @@ def is_given_tensors(model: Any, y: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("runs", [False, True])
-@pytest.mark.parametrize("use", [columns, rows, a_ring, reads, crops, looks_up, is_given_tensors])
+@pytest.mark.parametrize(
+    "use", [columns, rows, a_ring, reads, crops, rolls, looks_up, is_given_tensors]
+)
 def test_parts_at_such_places(tmp_path: pathlib.Path, use: Callable, runs: bool) -> None:
     if (use, runs) == (a_ring, False):
         pytest.skip("Dynamo does not follow it either")
