@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from exporting import export
-from selections import MASKS, ROWS, WIDTH, LABELS, Body, Model, batch, compare, rows_of, step_of
+from selected_rows import MASKS, ROWS, WIDTH, LABELS, Body, Model, batch, compare, rows_of, step_of
 from torch import Tensor
 
 import fsdp_mlir
