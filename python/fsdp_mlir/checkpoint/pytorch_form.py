@@ -53,6 +53,14 @@ class Skeleton:
                 makes, and the optimizer itself does not.
         """
         manifest = self.checkpoint.manifest
+        kept = {tensor.name for tensor in step.tensors()}
+        for tensor in manifest.of_role("optimizer"):
+            if tensor.name not in kept:
+                raise CheckpointError(
+                    E.CHECKPOINT_MISMATCH,
+                    f"the checkpoint has {tensor.name}, which the step of {step.path} does not keep; "
+                    "give the archive of the run that wrote it",
+                )
         stored: dict[str, dict[str, Tensor]] = {}
         for tensor in manifest.of_role("optimizer"):
             stored.setdefault(tensor.parameter, {})[tensor.key] = tensor

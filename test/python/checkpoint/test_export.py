@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import resource
 import shutil
 from typing import Any, Callable, Iterator
@@ -199,6 +200,10 @@ def test_what_is_missing_is_asked_for(run: SmallRun, tmp_path: pathlib.Path) -> 
     assert "is not there" in refused("--to", "torch", "--archive", tmp_path / "none.pt")
     (tmp_path / "other.pt").write_bytes(b"?")
     assert "is no archive of a step" in refused("--to", "dcp", "--archive", tmp_path / "other.pt")
+    (tmp_path / "step.py").write_text(SCHEDULED)
+    chain.export(tmp_path / "step.py", tmp_path / "step.pt", [])
+    line = refused("--to", "torch", "--archive", tmp_path / "step.pt")
+    assert re.search("the checkpoint has .*, which the step of .*step.pt does not keep; give", line)
     status, _, _ = command(
         "export", run.at(12), "--to", "torch", "--no-optimizer", "-o", tmp_path / "model.pt"
     )
