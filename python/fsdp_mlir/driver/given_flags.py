@@ -28,11 +28,12 @@ def check_mesh(args: argparse.Namespace) -> None:
 
 
 def check_launcher() -> None:
-    """Raises StageError: a launcher started this process as one of several ranks."""
-    if os.environ.get("RANK"):
+    """Raises StageError: a launcher started this process as one of several ranks of a machine. What
+    starts one process per machine says RANK too, for --node-rank."""
+    if os.environ.get("LOCAL_RANK"):
         raise StageError(
             E.FLAGS_DISAGREE,
-            "RANK says that a launcher, as torchrun, started this process, and this program starts "
+            "LOCAL_RANK says that a launcher, as torchrun, started this process, and this program starts "
             "its ranks itself; call it once, with --nproc N, or have the launcher start fsdp-run "
             "(docs/launching.md)",
         )

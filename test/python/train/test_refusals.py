@@ -126,8 +126,8 @@ def test_what_is_passed_on_is_checked_by_who_takes_it(
 def test_a_launcher_starts_no_driver(
     step: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("RANK", "1")
-    assert "RANK says that a launcher" in refused([str(step)], capsys)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert "LOCAL_RANK says that a launcher" in refused([str(step)], capsys)
 
 
 def test_a_start_anew_leaves_an_earlier_run_as_it_is(
