@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import operator
 import sys
 from typing import Any, Callable, Iterator, Optional
@@ -17,6 +18,7 @@ from unittest import mock
 import torch
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
@@ -78,6 +80,7 @@ class _Float(float, metaclass=_AskingTensors):
     read = staticmethod(_as_float)
 
 
+_OF_LISTS = (torch.tensor, torch.as_tensor)
 _ITEMS = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 
 
@@ -100,7 +103,8 @@ def _in_lists(index: Any) -> Iterator[Any]:
 
 class _SymbolsInItems(TorchFunctionMode):
     """Within it, `t[symbol]`, `t[[symbol, symbol]]` and `t[place] = symbol` are read and written, for
-    which PyTorch wants numbers of Python's; so is `t[count]`, of which PyTorch reads the number."""
+    which PyTorch wants numbers of Python's; so is `t[count]`, of which PyTorch reads the number, and a
+    list of symbols may become a tensor."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _ITEMS:
@@ -113,7 +117,15 @@ class _SymbolsInItems(TorchFunctionMode):
                 args = _part(tensor, index), (), *values
             if values and isinstance(values[0], torch.SymInt):
                 args = *args[:2], torch.scalar_tensor(values[0], dtype=tensor.dtype)
+        if func in _OF_LISTS and _is_counts(args[0]):
+            return _as_rows(args[0]).to((kwargs or {}).get("dtype"))
         return func(*args, **(kwargs or {}))
+
+
+def _is_counts(data: Any) -> bool:
+    """Whether it is a list of whole numbers, of which some are not known."""
+    kinds = set(map(type, data)) if isinstance(data, list) else set()
+    return torch.SymInt in kinds and kinds <= {int, torch.SymInt}
 
 
 def _as_rows(place: Any) -> Any:
@@ -157,15 +169,35 @@ def _part(tensor: torch.Tensor, index: tuple[Any, ...]) -> torch.Tensor:
 @contextlib.contextmanager
 def symbols_as_numbers() -> Iterator[None]:
     """Within it, the user's own files may have tensors and symbols where Python takes nothing but
-    numbers: in `int(tensor)` and `float(tensor)`, and as places of items."""
+    numbers: in `int(tensor)`, `float(tensor)` and `tensor.tolist()`, and as places of items."""
     files = ((module, getattr(module, "__file__", None)) for module in list(sys.modules.values()))
     with contextlib.ExitStack() as stack:
         for module in (module for module, file in files if file and is_local(file)):
             for name, kind in (("int", _Int), ("float", _Float)):
                 if name not in vars(module):
                     stack.enter_context(mock.patch.object(module, name, kind, create=True))
+        for kind in (torch.Tensor, FunctionalTensor):
+            symbols = _lists_of_symbols(kind.tolist)
+            stack.enter_context(mock.patch.object(kind, "tolist", symbols))
         stack.enter_context(_SymbolsInItems())
         yield
+
+
+def _lists_of_symbols(original: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
+    @functools.wraps(original)
+    def tolist(tensor: torch.Tensor) -> Any:
+        try:
+            return original(tensor)
+        except DataDependentOutputException:
+            users = is_users(sys._getframe(1).f_code.co_filename)
+            symbols = (
+                [as_symbol(number) for number in tensor] if users and tensor.dim() == 1 else []
+            )
+            if None in symbols or not symbols:
+                raise
+            return symbols
+
+    return tolist
 
 
 @contextlib.contextmanager

@@ -90,15 +90,19 @@ def test_last_states_of_recurrent_layers(tmp_path: pathlib.Path, layer: type[nn.
 
 
 class ByLengths(nn.Module):
-    """Layers over sequences of the batch's lengths, unpacked by `unpack`."""
+    """Layers over sequences of the batch's lengths as `read`, unpacked by `unpack`."""
 
-    def __init__(self, layer: type[nn.RNNBase], unpack: Any, **options: Any) -> None:
+    def __init__(
+        self, layer: type[nn.RNNBase], unpack: Any, read: Any = lambda n: n, **options: Any
+    ) -> None:
         super().__init__()
+        self.read = read
         self.layers = layer(8, 16, batch_first=True, bidirectional=True, **options)
         self.head = nn.Linear(2 * options.get("proj_size", 16), 3)
         self.unpack = unpack
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        lengths = self.read(lengths)
         packed = rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         return self.head(self.unpack(*self.layers(packed)))
 
@@ -142,8 +146,8 @@ def packed_by_lengths(layer: type[nn.RNNBase], unpack: Any, **options: Any) -> A
     [
         (nn.LSTM, last_states, {"num_layers": 2}),
         (nn.LSTM, mean_up_to(None), {"proj_size": 4}),
-        (nn.GRU, mean_up_to(4), {}),
-        (nn.GRU, mean_up_to(7), {"bias": False}),
+        (nn.GRU, mean_up_to(4), {"read": lambda lengths: lengths.cpu().tolist()}),
+        (nn.GRU, mean_up_to(7), {"bias": False, "read": lambda lengths: [int(n) for n in lengths]}),
         (nn.RNN, mean_of_changed, {}),
     ],
 )
