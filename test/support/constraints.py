@@ -42,6 +42,7 @@ REFUSES: dict[int, tuple[str, ...]] = {
         "swapped collectives",
         "wrong condition of an update",
         "wrong offset",
+        "wrong scale of an update",
     ),
     6: (
         "copy of other bytes",
