@@ -14,9 +14,12 @@ from torch._functorch._aot_autograd import descriptors as d
 def return_what_backward_writes(joint: fx.GraphModule) -> None:
     """Gives the values of these copies back beside the other results, with descriptors of their own."""
     graph = joint.graph
+    copies = graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
+    if not copies:
+        return
     output = graph.output_node()
     results, descriptors = list(output.args[0]), list(output.meta["desc"])
-    for copy in graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
+    for copy in copies:
         written, value = copy.args
         if written.op != "placeholder":
             continue

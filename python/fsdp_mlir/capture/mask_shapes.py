@@ -202,10 +202,9 @@ def _roll(form: StaticForm, node: fx.Node) -> fx.Node:
     if len(shifts) != len(dims):
         raise form.refused(node, "it moves elements of all dimensions as those of one")
     for shift, dim in zip(shifts, dims):
-        length = max(1, tensor.meta["val"].shape[dim])
-        places = form.call(aten.arange.default, tensor.meta["val"].shape[dim], device="cpu")
-        places = form.call(aten.sub.Tensor, places, form.count(shift))
-        places = form.call(aten.remainder.Scalar, places, length)
+        length = tensor.meta["val"].shape[dim]
+        places = form.call(aten.sub.Tensor, form.places(length), form.count(shift))
+        places = form.call(aten.remainder.Scalar, places, max(1, length))
         tensor = form.call(aten.index_select.default, tensor, dim, places)
     return tensor
 
