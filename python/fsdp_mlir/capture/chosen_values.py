@@ -15,11 +15,13 @@ from typing import Any, Iterator, Optional
 import torch
 
 from .nodes import same_strides
-from .shared_values import Cycle, Results, SharedValues, Value, map_values, reached
+from .shared_values import Cycle, Made, Results, SharedValues, Value, map_values, reached
 
 _aten = torch.ops.aten
 _CHECK = _aten._functional_assert_async.msg
 Pair = tuple[Value, Value]
+# A value, for the way of this number, or for both.
+_Task = tuple[Value, Optional[int]]
 
 
 def chosen(values: SharedValues, condition: Value, yes: Results, no: Results) -> Results:
@@ -78,7 +80,7 @@ class _Choice:
         while waiting:
             pair = waiting.pop()
             if pair not in self._pairs and pair[0] is not pair[1]:
-                self._pairs[pair] = list(_operands(*pair)) if _are_alike(*pair) else None
+                self._pairs[pair] = list(_operands(*pair)) if are_alike(*pair) else None
                 waiting += self._pairs[pair] or []
 
     def results(self, yes: Results, no: Results) -> Results:
@@ -107,7 +109,7 @@ class _Choice:
     def _selected_alike(self, yes: Value, no: Value) -> Optional[Value]:
         """A choice of two tensors that lie as it does; None: not of these."""
         tensors = yes.meta["val"], no.meta["val"]
-        if yes.is_backward != no.is_backward or not _lie_alike(*tensors):
+        if yes.is_backward != no.is_backward or not lie_alike(*tensors):
             return None
         found = self._selected(yes, no)
         return found if same_strides(found.meta["val"], tensors[0]) else None
@@ -155,34 +157,14 @@ class _Once:
                     if own not in common:
                         instead.setdefault(own, value)
         self._common = common
-        self._done: dict[tuple[Value, Optional[int]], Value] = {}
-        self._begun: set[tuple[Value, Optional[int]]] = set()
+        self._made = Made(self._needs, self._make)
 
     def results(self, whole: Results) -> Results:
-        return {key: None if v is None else self._of(v) for key, v in whole.items()}
+        return {key: None if v is None else self._made.of((v, None)) for key, v in whole.items()}
 
-    def _of(self, value: Value) -> Value:
-        """What takes the place of a result."""
-        waiting: list[tuple[Value, Optional[int]]] = [(value, None)]
-        while waiting:
-            task = waiting[-1]
-            if task in self._done:
-                waiting.pop()
-                continue
-            needs = self._needs(*task)
-            missing = [need for need in needs if need not in self._done]
-            if not missing:
-                self._done[task] = self._made(*task)
-                waiting.pop()
-            elif task in self._begun:
-                raise Cycle
-            else:
-                self._begun.add(task)
-                waiting += missing
-        return self._done[value, None]
-
-    def _needs(self, value: Value, way: Optional[int]) -> list[tuple[Value, Optional[int]]]:
+    def _needs(self, task: _Task) -> list[_Task]:
         """What must be made before a value, which is for both ways or for one."""
+        value, way = task
         if value in self._common:
             return []
         if way is None and value in self._selections:
@@ -192,11 +174,10 @@ class _Once:
             return [(self._instead[way][value], None)]
         return [(operand, way) for operand in value.operands]
 
-    def _made(self, value: Value, way: Optional[int]) -> Value:
-        needs = self._needs(value, way)
+    def _make(self, task: _Task, made: list[Value]) -> Value:
+        value, way = task
         if value in self._common:
             return value
-        made = [self._done[need] for need in needs]
         if way is None and value in self._selections:
             return self._values.call(value, _aten.where.self, self._condition, *made)
         if way is not None and value in self._instead[way]:
@@ -209,7 +190,7 @@ def _operands(yes: Value, no: Value) -> Iterator[Pair]:
     return zip(yes.operands, no.operands)
 
 
-def _are_alike(yes: Value, no: Value) -> bool:
+def are_alike(yes: Value, no: Value) -> bool:
     """Whether two calls are of one operator, on one line of the code, with operands and results that
     lie alike."""
     if yes.op != "call_function" or no.op != yes.op or yes.target is not no.target:
@@ -219,9 +200,9 @@ def _are_alike(yes: Value, no: Value) -> bool:
     without = [map_values(value.arguments, lambda _: "a value") for value in (yes, no)]
     if repr(without[0]) != repr(without[1]):
         return False
-    if yes.target is not operator.getitem and not _lie_alike(yes.meta["val"], no.meta["val"]):
+    if yes.target is not operator.getitem and not lie_alike(yes.meta["val"], no.meta["val"]):
         return False
-    return all(_lie_alike(one.meta["val"], other.meta["val"]) for one, other in _operands(yes, no))
+    return all(lie_alike(one.meta["val"], other.meta["val"]) for one, other in _operands(yes, no))
 
 
 def _code(value: Value) -> Any:
@@ -229,9 +210,9 @@ def _code(value: Value) -> Any:
     return value.meta.get("stack_trace"), list(value.meta.get("nn_module_stack") or ())
 
 
-def _lie_alike(one: Any, other: Any) -> bool:
+def lie_alike(one: Any, other: Any) -> bool:
     if isinstance(one, (tuple, list)):
-        return len(one) == len(other) and all(map(_lie_alike, one, other))
+        return len(one) == len(other) and all(map(lie_alike, one, other))
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return one is None and other is None
     about = [(t.shape, t.dtype, t.device, t.is_contiguous()) for t in (one, other)]

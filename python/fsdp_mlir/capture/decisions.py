@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import sys
 from types import FrameType
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 from unittest import mock
 
 import sympy
@@ -54,16 +54,28 @@ class Asked:
 
 
 class Answers:
-    """What a step is told that asks, in order; behind the last answer that is given, True.
+    """What a step is told that asks, in order; behind the last answer that is given, what `usual` has
+    for the line, or True.
 
     Attributes:
         asked: by the last run.
     """
 
-    def __init__(self, given: Sequence[bool]) -> None:
+    def __init__(self, given: Sequence[bool], usual: Mapping[str, bool]) -> None:
         self._given = tuple(given)
+        self._usual = usual
         self.asked: list[Asked] = []
         self._of_sizes: dict[Any, bool] = {}
+
+    @property
+    def told(self) -> tuple[bool, ...]:
+        """The answers to the last run."""
+        return tuple(question.answer for question in self.asked)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Where the last run has asked."""
+        return tuple(question.line for question in self.asked)
 
     def begin(self) -> None:
         """A run begins."""
@@ -102,7 +114,7 @@ class Answers:
                 "may have to, and choose by torch.where",
             )
         place = len(self.asked)
-        answer = self._given[place] if place < len(self._given) else True
+        answer = self._given[place] if place < len(self._given) else self._usual.get(line, True)
         self.asked.append(Asked(condition, line, answer))
         return answer
 

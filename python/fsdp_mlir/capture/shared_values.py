@@ -17,7 +17,7 @@ from .nodes import is_backward, is_random
 Results = dict[Any, Any]
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, repr=False)
 class Value:
     """What a node of a graph gives.
 
@@ -207,6 +207,46 @@ def reached(values: Iterable[Value]) -> set[Value]:
 
 class Cycle(Exception):
     """Values that are computed of each other."""
+
+
+class Made:
+    """What is made of tasks, each once, and behind those that it needs.
+
+    Args:
+        needs: of a task, the others that are made before it.
+        make: makes a task of what was made of these.
+    """
+
+    def __init__(
+        self, needs: Callable[[Any], Sequence[Any]], make: Callable[[Any, list[Value]], Value]
+    ) -> None:
+        self._needs = needs
+        self._make = make
+        self._done: dict[Any, Value] = {}
+
+    def of(self, task: Any) -> Value:
+        """What is made of `task`.
+
+        Raises:
+            Cycle: it needs itself.
+        """
+        waiting, begun = [task], set()
+        while waiting:
+            last = waiting[-1]
+            if last in self._done:
+                waiting.pop()
+                continue
+            needs = self._needs(last)
+            missing = [need for need in needs if need not in self._done]
+            if not missing:
+                self._done[last] = self._make(last, [self._done[need] for need in needs])
+                waiting.pop()
+            elif last in begun:
+                raise Cycle
+            else:
+                begun.add(last)
+                waiting += missing
+        return self._done[task]
 
 
 def _in_order(values: set[Value]) -> Iterator[Value]:

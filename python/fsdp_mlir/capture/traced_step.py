@@ -20,10 +20,10 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..errors import E, ExportError, note
-from ..step.names import StateNames, plain_path
+from ..step.names import StateNames
 from ..step.places import at_line
 from .backward_updates import return_what_backward_writes
-from .both_ways import BothWays, without_loss
+from .both_ways import BothWays
 from .context import said_to_compile
 from .custom_operators import inline_custom_operators
 from .dynamo import NotFollowed, follow
@@ -38,6 +38,7 @@ from .running import RunStep, run_and_differentiate
 from .same_graph import reads_known_numbers
 from .static_sizes import make_static
 from .step_loss import StepLoss, check_outputs
+from .ways import without_loss
 from .without_values import ON_VALUES, raised_by_step
 
 
@@ -104,7 +105,7 @@ def traced_step(
                 raise
             except Exception:  # of whatever else stands in the way
                 refusal = refusal if own is not None else explain_capture_error(failure, None)
-                asked = set(map(plain_path, refusal.buffers)) - names.settled.keys()
+                asked = names.unsettled(refusal.buffers)
                 if names.kept or asked:  # numbers that it keeps, or buffers that may be settled
                     raise kept_refusal(refusal, names.kept) if names.kept else refusal
                 return _both_ways(functools.partial(run, True), own, refusal)

@@ -1,0 +1,262 @@
+"""What ways through a step compute otherwise than its first way, and several such changes at once.
+
+A way that parts from the first one at one place gives other values there. What follows is computed as
+in the first way, of those values. So a change is which values of the first way have others in their
+place, and changes of several places can be put into the graph of the first way together.
+"""
+
+from __future__ import annotations
+
+
+from typing import Any, Optional, Sequence
+
+import torch
+
+from .chosen_values import are_alike, lie_alike
+from .shared_values import Made, Results, SharedValues, Value, map_values, reached
+from .summands import Summand, is_sum, missing
+
+_aten = torch.ops.aten
+Pair = tuple[Value, Value]
+# What a way was asked, and what it was told.
+Told = tuple[Value, bool]
+
+
+class Change:
+    """What a way computes otherwise than the first one.
+
+    Attributes:
+        replaced: values of the first way, and what the other one has in their place.
+        cut: sums of the first way, and which of their operands the other one does not add.
+        results: results that have nothing in common, as where one way has no gradient.
+        same: values of the other way that are the same call in the first one, of what takes its
+            operands' places.
+
+    Args:
+        places: between which places of the graph the forward pass parts.
+    """
+
+    def __init__(self, first: Results, other: Results, places: range) -> None:
+        self.replaced: dict[Value, Value] = {}
+        self.cut: dict[Value, set[int]] = {}
+        self.results: Results = {}
+        self.same: dict[Value, Value] = {}
+        self._places = places
+        self._of_first = reached(filter(None, first.values()))
+        self._operands: dict[Pair, Optional[list[Pair]]] = {}
+        self._missing: dict[Pair, list[Summand]] = {}
+        pairs = {key: (value, other[key]) for key, value in first.items()}
+        self._look(pair for pair in pairs.values() if None not in pair)
+        self._is_same: dict[Pair, Optional[bool]] = {}
+        for pair in sorted(self._operands, key=lambda p: (p[0].number, p[1].number)):
+            self._is_same[pair] = self._compared(pair)
+        for key, pair in pairs.items():
+            if None not in pair and self._is_found(pair):
+                self._take(pair)
+            elif pair[0] is not pair[1]:
+                self.results[key] = pair[1]
+
+    def changes(self, value: Value) -> bool:
+        """Whether a value of the first way is another one in the other way, of the same operands."""
+        return value in self.replaced or value in self.cut
+
+    def _look(self, pairs: Any) -> None:
+        """Finds what two values, and all that they are computed of, may have in common."""
+        waiting = list(pairs)
+        while waiting:
+            pair = waiting.pop()
+            if pair in self._operands or pair[0] is pair[1]:
+                continue
+            self._operands[pair] = self._below(*pair)
+            waiting += self._operands[pair] or []
+
+    def _below(self, first: Value, other: Value) -> Optional[list[Pair]]:
+        """The pairs of two values' operands, where they may be the same call."""
+        if self._is_in_front(first) or self._is_in_front(other):
+            return None
+        summed = missing(first, other)
+        if summed is not None:
+            self._missing[first, other] = [summand for summand, its in summed if its is None]
+            return [(summand.value, its) for summand, its in summed if its is not None]
+        return list(zip(first.operands, other.operands)) if are_alike(first, other) else None
+
+    def _is_found(self, pair: Pair) -> bool:
+        return pair[0] is pair[1] or self._is_same.get(pair) is not None
+
+    def _is_in_front(self, value: Value) -> bool:
+        """Whether both ways have computed a value when they part."""
+        is_known = value in self._of_first and not value.is_backward
+        return is_known and value.place < self._places.start
+
+    def _compared(self, pair: Pair) -> Optional[bool]:
+        """Whether two values are the same call, or one takes the other's place; None: neither."""
+        first, other = pair
+        if self._is_in_front(first):
+            return None
+        operands = self._operands[pair]
+        if operands is not None and all(map(self._is_found, operands)):
+            return True
+        tensors = first.meta.get("val"), other.meta.get("val")
+        if not isinstance(tensors[0], torch.Tensor) or not lie_alike(*tensors):
+            return None
+        may_part = first.is_backward == other.is_backward
+        may_part = may_part and (first.is_backward or first.place in self._places)
+        return False if may_part else None
+
+    def _take(self, pair: Pair) -> None:
+        waiting = [pair]
+        while waiting:
+            first, other = waiting.pop()
+            if first is other or other in self.same:
+                if first is not other and self.same[other] is not first:
+                    self.replaced[first] = other
+            elif self._is_same[first, other]:
+                self.same[other] = first
+                for summand in self._missing.get((first, other), ()):
+                    self.cut.setdefault(summand.addition, set()).add(summand.position)
+                waiting += self._operands[first, other] or []
+            else:
+                self.replaced[first] = other
+
+
+# A value of the first way, or of the change of this number, and a set of changes that are left out of
+# it: one bit for each.
+_Task = tuple[Value, Optional[int], int]
+
+
+class Changed:
+    """The first way with `changes` in it, in the order in which the step comes to them.
+
+    Args:
+        told: for each change, what it takes for the step to go its way; None: it does.
+    """
+
+    def __init__(
+        self,
+        values: SharedValues,
+        first: Results,
+        changes: Sequence[Change],
+        told: Optional[Sequence[Sequence[Told]]] = None,
+    ) -> None:
+        self._values = values
+        self._first = first
+        self._changes = changes
+        self._told = told
+        self._reach: dict[Value, int] = {}
+        for value in sorted(reached(filter(None, first.values())), key=lambda v: v.number):
+            mask = sum(1 << k for k, change in enumerate(changes) if change.changes(value))
+            for operand in value.operands:
+                mask |= self._reach[operand]
+            self._reach[value] = mask
+        self._made = Made(self._needs, self._make)
+
+    def of(self, value: Value, change: Optional[int]) -> Value:
+        """A value of the first way or of a change, with the others in it; raises as `result` does."""
+        return self._made.of(self._task(value, change, 0))
+
+    def result(self, key: Any) -> Optional[Value]:
+        """What it gives where the first way gives `first[key]`.
+
+        Raises:
+            Cycle: what changes compute is computed of each other.
+        """
+        value = self._first[key]
+        result = None if value is None else self.of(value, None)
+        for number, change in enumerate(self._changes):
+            if key not in change.results:
+                continue
+            other = change.results[key]
+            other = None if other is None else self.of(other, number)
+            at = other or result
+            if self._told is None or at is None:
+                result = other
+                continue
+            about = {"dtype": at.meta["val"].dtype, "device": "cpu"}
+            zero = self._values.call(at, _aten.scalar_tensor.default, 0, **about)
+            flags = [self.of(condition, number) for condition, _ in self._told[number]]
+            result = self._chosen(number, flags, other or zero, result or zero)
+        return result
+
+    def _chosen(self, number: int, flags: Sequence[Value], other: Value, value: Value) -> Value:
+        """`other` where the step goes the way of a change."""
+        assert self._told is not None
+        whole: Optional[Value] = None
+        for flag, (_, answer) in zip(flags, self._told[number], strict=True):
+            if not answer:
+                flag = self._values.call(flag, _aten.logical_not.default, flag)
+            whole = flag if whole is None else self._both(whole, flag)
+        assert whole is not None
+        return self._values.call(value, _aten.where.self, whole, other, value)
+
+    def _both(self, one: Value, other: Value) -> Value:
+        return self._values.call(one, _aten.logical_and.default, one, other)
+
+    def _task(self, value: Value, change: Optional[int], without: int) -> _Task:
+        if change is not None:
+            if value in self._changes[change].same:
+                return self._task(self._changes[change].same[value], None, without)
+            if value not in self._reach:
+                return value, change, without
+            without |= 1 << change
+        return value, None, without & self._reach[value]
+
+    def _changing(self, value: Value, without: int) -> list[int]:
+        """The changes that have something in a value's place, or take summands out of it."""
+        numbers = range(len(self._changes))
+        return [k for k in numbers if not without >> k & 1 and self._changes[k].changes(value)]
+
+    def _needs(self, task: _Task) -> list[_Task]:
+        value, change, without = task
+        own = [self._task(operand, change, without) for operand in value.operands]
+        if change is not None:
+            return own
+        if self._reach[value] == without:
+            return []
+        needs = own
+        for number in self._changing(value, without):
+            needs = needs + [self._task(c, number, without) for c in self._conditions(number)]
+            if value in self._changes[number].replaced:
+                needs.append(self._task(self._changes[number].replaced[value], number, without))
+        return needs
+
+    def _make(self, task: _Task, made: list[Optional[Value]]) -> Optional[Value]:
+        value, change, without = task
+        if change is None and self._reach[value] == without:
+            return value
+        operands, rest = made[: len(value.operands)], iter(made[len(value.operands) :])
+        others: list[tuple[int, list[Value], Optional[Value]]] = []
+        for number in [] if change is not None else self._changing(value, without):
+            flags = [next(rest) for _ in self._conditions(number)]
+            for position in self._changes[number].cut.get(value, ()):
+                operands[position] = self._without(number, flags, operands[position])
+            if value in self._changes[number].replaced:
+                others.append((number, flags, next(rest)))
+        result = self._again(value, operands)
+        for number, flags, other in others:
+            result = other if self._told is None else self._chosen(number, flags, other, result)
+        return result
+
+    def _conditions(self, number: int) -> list[Value]:
+        return [] if self._told is None else [condition for condition, _ in self._told[number]]
+
+    def _without(
+        self, number: int, flags: Sequence[Value], summand: Optional[Value]
+    ) -> Optional[Value]:
+        """A summand where the step does not go a change's way; None: there is none.
+
+        What is added to -0.0 has the same bits.
+        """
+        if self._told is None or summand is None:
+            return None
+        about = {"dtype": summand.meta["val"].dtype, "device": "cpu"}
+        nothing = self._values.call(summand, _aten.scalar_tensor.default, -0.0, **about)
+        return self._chosen(number, flags, nothing, summand)
+
+    def _again(self, value: Value, operands: Sequence[Optional[Value]]) -> Optional[Value]:
+        """The call of `value` with these operands; of a sum of gradients those that are there, and of
+        what is no gradient there is none."""
+        if None in operands:
+            there = [operand for operand in operands if operand is not None]
+            return there[0] if there and is_sum(value) else None
+        remaining = iter(operands)
+        return self._values.again(value, map_values(value.arguments, lambda _: next(remaining)))

@@ -1,0 +1,152 @@
+"""Tests of steps that decide by values in each of their layers: more ways than can be traced, so that each
+place is traced with the others as they are."""
+
+import pathlib
+
+import pytest
+import torch
+import torch.nn.functional as F
+from exporting import Exported, export, sgd
+from torch import Tensor, nn
+
+from fsdp_mlir import ExportError, TrainingStep
+
+WIDTH, EXPERTS, ROWS = 4, 3, 8
+
+
+class Layered(nn.Module):
+    """Linear layers, with one that decides behind each."""
+
+    def __init__(self, *deciding: nn.Module) -> None:
+        super().__init__()
+        self.linears = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(len(deciding) + 1))
+        self.deciding = nn.ModuleList(deciding)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for linear, deciding in zip(self.linears, self.deciding):
+            x = deciding(linear(x))
+        return self.linears[-1](x)
+
+
+class FirstBatch(nn.Module):
+    """Takes its mean and deviation from the first batch, as activation normalization does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(WIDTH))
+        self.register_buffer("ready", torch.tensor(False))
+        self.register_buffer("mean", torch.zeros(WIDTH))
+        self.register_buffer("deviation", torch.ones(WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.ready:
+            with torch.no_grad():
+                self.mean.copy_(x.mean(0))
+                self.deviation.copy_(x.std(0) + 0.1)
+                self.ready.fill_(True)
+        return (x - self.mean) / self.deviation * self.scale
+
+
+class Range(nn.Module):
+    """Follows the range of what it is given, from nothing on, as quantization does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("low", torch.zeros(1))
+        self.register_buffer("high", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        low, high = x.detach().amin(), x.detach().amax()
+        if self.low.min() > -1e-6 and self.high.max() < 1e-6:
+            self.low, self.high = self.low + low, self.high + high
+        else:
+            self.low = self.low * 0.9 + low * 0.1
+            self.high = self.high * 0.9 + high * 0.1
+        return x * (self.high - self.low)
+
+
+class Experts(nn.Module):
+    """Leaves out the experts that no row of the batch asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(WIDTH, EXPERTS)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(EXPERTS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, choice = self.gate(x).softmax(-1).max(-1)
+        result = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            mask = choice == number
+            if mask.any():
+                result = result + expert(x) * (weight * mask).unsqueeze(-1)
+        return x + result
+
+
+class Checked(nn.Module):
+    """Ends in an error where numbers are none, and clips them where they are large."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.isnan().any():
+            raise ValueError("not a number")
+        return x.tanh() if x.abs().max() > 1 else x
+
+
+class Counted(nn.Module):
+    """Remembers in Python how often it has decided which way."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        often = 0
+        for bound in range(5):
+            if x.sum() > bound:
+                x, often = x.sin(), often + 1
+        return x if often > 2 else -x
+
+
+def step_of(model: nn.Module) -> TrainingStep:
+    return TrainingStep(
+        model=model,
+        loss=lambda model, x, y: F.mse_loss(model(x), y),
+        optimizer=sgd(model),
+        inputs={name: torch.randn(ROWS, WIDTH) for name in "xy"},
+    )
+
+
+def compare(step: TrainingStep, exported: Exported) -> None:
+    """Loss, gradients and buffers, bit by bit; zeros where eager has no gradient."""
+    before = {name: tensor.clone() for name, tensor in step.model.state_dict().items()}
+    exported.weights.update(before)
+    exported.weights.update({f"fsdp.input.{name}": x for name, x in step.inputs.items()})
+    results = exported.run()
+    step.model.zero_grad()
+    loss = step.loss(step.model, **step.inputs)
+    loss.backward()
+    expected = {("loss", ""): loss.detach()}
+    for name, parameter in step.model.named_parameters():
+        expected["gradient", name] = parameter.grad if parameter.grad is not None else parameter * 0
+    for name, buffer in step.model.named_buffers():
+        expected["buffer_update", name] = buffer.clone()
+    step.model.load_state_dict(before)
+    for key, value in results.items():
+        assert torch.equal(value, expected[key]), key
+
+
+def test_each_place_decides_for_itself(tmp_path: pathlib.Path) -> None:
+    torch.manual_seed(1)
+    step = step_of(Layered(FirstBatch(), Range(), Experts(), Checked()))
+    exported = export(step, tmp_path)
+    for trial in range(6):
+        # Few other rows ask for few experts; states are new or known, layer by layer.
+        rows = torch.randn(1 + trial // 2, WIDTH) * 4**trial / 50
+        step.inputs["x"] = rows.repeat(ROWS, 1)[:ROWS].contiguous()
+        for name, buffer in step.model.named_buffers():
+            is_known = int(name.split(".")[1]) % 3 < trial % 4
+            buffer.copy_(torch.rand(buffer.shape) + 0.5 if is_known else torch.zeros(()))
+        compare(step, exported)
+
+
+@pytest.mark.provokes("FSDP-E0206")
+def test_what_python_remembers_is_refused(tmp_path: pathlib.Path) -> None:
+    text = r"^test_decisions_apart.py:\d+: .*what one decision changes"
+    with pytest.raises(ExportError, match=text):
+        export(step_of(Layered(Counted())), tmp_path)
