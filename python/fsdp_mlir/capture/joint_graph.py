@@ -31,6 +31,15 @@ class JointGraph:
     states: Mapping[str, tuple[str, str]]
     metrics: list[str]
 
+    @property
+    def changed(self) -> set[tuple[str, str]]:
+        """Role and name of the states that it writes into."""
+        output = next(node for node in self.module.graph.nodes if node.op == "output")
+        mutations = (m for m in output.meta["desc"] if isinstance(m, d.InputMutationAOTOutput))
+        written = (mutation.mutated_input for mutation in mutations)
+        states = (d.ParamAOTInput, d.BufferAOTInput)
+        return {self.states[m.target] for m in written if isinstance(m, states)}
+
 
 def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames) -> Program:
     """The program of a graph, whose arguments and results have descriptors.
@@ -51,7 +60,7 @@ class _Description:
         self._read: dict[tuple[str, str], fx.Node] = {}  # parameters, buffers and constants
         self._changed: list[str] = []  # frozen parameters
         output = next(node for node in traced.module.graph.nodes if node.op == "output")
-        names.check_settled(self._changed_buffers(output.meta["desc"]))
+        names.check_settled(fqn for role, fqn in traced.changed if role == "buffer")
         differentiated: list[Any] = []
         for node in traced.module.graph.nodes:
             descriptor = node.meta["desc"] if node.op == "placeholder" else None
@@ -92,10 +101,6 @@ class _Description:
         raise ExportError(
             E.CAPTURE_FAILED, f"the graph takes {descriptor}, which cannot be exported"
         )
-
-    def _changed_buffers(self, results: list[Any]) -> list[str]:
-        written = (m.mutated_input for m in results if isinstance(m, d.InputMutationAOTOutput))
-        return [self._meaning(m)[1] for m in written if isinstance(m, d.BufferAOTInput)]
 
     def _add_argument(self, node: fx.Node, role: str, fqn: str) -> None:
         """An argument of the program; a state that is read at several places, or by tensors over the

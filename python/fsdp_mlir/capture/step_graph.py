@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Callable, Mapping, Sequence
+from typing import Callable, Mapping, Optional, Sequence
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -32,7 +32,7 @@ from .joint_graph import JointGraph, describe
 from .library_defaults import choices_for_graphs, note_unchecked
 from .mixed_precision import MixedPrecision
 from ..step.memory import storage_of
-from ..step.names import StateNames, plain_path
+from ..step.names import StateNames
 from .product_dtypes import require_one_dtype
 from .program import Program
 from .reached import Holder, Reached
@@ -172,24 +172,39 @@ def _trace_with_holders(
 def _trace_with_settled(trace: Callable[[], JointGraph], names: StateNames) -> JointGraph:
     """What `trace` gives. A step that cannot be captured but with the values of buffers, by which its
     code decides, is captured with those of now: they are settled in `names`, and no program may change
-    them."""
+    them. If this one does, it is captured without their values, whatever it decides by them; where that
+    cannot be, it is refused."""
     constants = len(names.constants)
-    notes: list[str] = []
+    own: dict[str, Refusal] = {}
+    notes: dict[str, str] = {}
+    decides: Optional[Refusal] = None
     while True:
         try:
             traced = trace()
-            break
-        except Refusal as refusal:
-            asked = set(map(plain_path, refusal.buffers)) - names.settled.keys()
+        except ExportError as error:
+            asked = names.unsettled(error.buffers) if isinstance(error, Refusal) else set()
             if not asked:
-                raise
-            names.forget_constants(constants)
-            names.settled.update(dict.fromkeys(asked, refusal))
-            what = (
-                f"the step asks in Python what {' and '.join(sorted(asked))} holds, which no step "
-                "changes: what it decides by that stays as it is now"
-            )
-            notes.append(at_line(refusal.line, what))
-    for text in notes:
+                raise decides or error
+            own.update(dict.fromkeys(asked, error))
+            for buffer in sorted(asked):
+                text = (
+                    f"the step asks in Python what {buffer} holds, which no step changes: what it "
+                    "decides by that stays as it is now"
+                )
+                notes[buffer] = at_line(error.line, text)
+        else:
+            changed = {fqn for _, fqn in traced.changed}
+            if decides and changed & names.trainable:
+                raise decides
+            deciding = sorted(own.keys() & changed)
+            if not deciding:
+                break
+            decides = own[deciding[0]]
+            names.deciding.update(deciding)
+            for buffer in deciding:
+                del own[buffer], names.settled[buffer], notes[buffer]
+        names.settled.update(own)
+        names.forget_constants(constants)
+    for text in notes.values():
         note(text)
     return traced

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from types import MappingProxyType
-from typing import Any, Collection, Iterator, Mapping, Optional
+from typing import Any, Collection, Iterable, Iterator, Mapping, Optional
 
 import torch
 
@@ -36,6 +36,7 @@ class StateNames:
         first_values: how parameters and buffers get their first values.
         settled: the buffers that no program may change, as one asks in Python what they hold; by
             name, the refusal of one that does.
+        deciding: the buffers that one asks for what they hold, and that the step changes.
 
     Args:
         step: whose model's tensors they are.
@@ -79,6 +80,7 @@ class StateNames:
         self.first_values = FirstValues(step.recorder, step.seed)
         self.first_values.check({**self.parameters, **self.buffers})
         self.settled: dict[str, ExportError] = {}
+        self.deciding: set[str] = set()
         self._updated: set[str] = set()
         self._originals: dict[int, torch.Tensor] = {}
         self.paths: dict[int, list[str]] = {}
@@ -191,7 +193,11 @@ class StateNames:
     def settled_buffers(self) -> Iterator[torch.Tensor]:
         return (self.buffers[fqn] for fqn in self.settled if fqn in self.buffers)
 
-    def check_settled(self, updated: Collection[str]) -> None:
+    def unsettled(self, paths: Iterable[str]) -> set[str]:
+        """Those of the named buffers that may be settled yet."""
+        return set(map(plain_path, paths)) - self.settled.keys() - self.deciding
+
+    def check_settled(self, updated: Iterable[str]) -> None:
         """Raises the refusal of a settled buffer that a program changes: this one, whose are `updated`,
         or one before it."""
         self._updated.update(updated)
