@@ -26,7 +26,7 @@ static Membership findPlace(const plan::PlanT &plan, const JoinOptions &options,
   joined.transports =
       resolveTransport(options.transport, plan.device, me.size == 1);
   joined.place.localRank = me.localRank;
-  checkGpus(plan, joined.transports, /*localRanks=*/1);
+  checkGpus(plan.device, joined.transports, /*localRanks=*/1);
   return me;
 }
 

@@ -14,10 +14,6 @@
 
 namespace fsdp {
 
-static bool isForGpus(const plan::PlanT &plan) {
-  return plan.device == plan::DeviceKind::Cuda;
-}
-
 DeviceFlag transportFlag(const std::string &name, Transport asked) {
   const TransportInfo &info = *std::find_if(
       std::begin(transports), std::end(transports),
@@ -30,19 +26,19 @@ static const char *devicesOf(plan::DeviceKind kind) {
   return kind == plan::DeviceKind::Cuda ? "GPUs" : "CPUs";
 }
 
-void checkFlags(const plan::PlanT &plan, const std::vector<DeviceFlag> &flags) {
+void checkFlags(plan::DeviceKind device, const std::vector<DeviceFlag> &flags) {
   for (const DeviceFlag &flag : flags)
-    if (flag.given && flag.device != plan.device)
+    if (flag.given && flag.device != device)
       throw Error(E::FlagAndPlan,
                   flag.name + " is for " + devicesOf(flag.device) +
-                      ", and the plan is for " + devicesOf(plan.device) +
+                      ", and the plan is for " + devicesOf(device) +
                       "; drop it, or compile the plan for device=" +
                       plan::nameOf(flag.device));
 }
 
-void checkGpus(const plan::PlanT &plan, const Transports &transports,
+void checkGpus(plan::DeviceKind device, const Transports &transports,
                int localRanks) {
-  if (!isForGpus(plan))
+  if (device != plan::DeviceKind::Cuda)
     return;
   int gpus = countCudaDevices();
   if (transports.devices == DeviceTransport::Nccl && localRanks > gpus)
@@ -71,7 +67,7 @@ OpenedBackend openBackend(const plan::PlanT &plan, Communicator &communicator,
                           const BackendOptions &options,
                           const Transports &transports,
                           const LocalPlace &place) {
-  if (!isForGpus(plan))
+  if (plan.device != plan::DeviceKind::Cuda)
     return {std::make_unique<HostBackend>(communicator, options.hostStreams),
             communicator.transport(), ""};
   auto device = openCudaDevice(gpuOf(place), std::size(plan::streamNames));

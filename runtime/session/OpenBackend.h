@@ -27,12 +27,12 @@ struct DeviceFlag {
 DeviceFlag transportFlag(const std::string &name, Transport asked);
 
 /// Throws Error where one is given that is for another kind of device than the
-/// plan: it must not be passed over in silence.
-void checkFlags(const plan::PlanT &plan, const std::vector<DeviceFlag> &flags);
+/// plan's: it must not be passed over in silence.
+void checkFlags(plan::DeviceKind device, const std::vector<DeviceFlag> &flags);
 
-/// Throws Error where this host has too few GPUs for so many ranks of it. Costs
-/// little: asked before anything is read.
-void checkGpus(const plan::PlanT &plan, const Transports &transports,
+/// Throws Error where the plan's device is GPUs, of which this host has too few
+/// for so many ranks of it. Costs little: asked before anything is read.
+void checkGpus(plan::DeviceKind device, const Transports &transports,
                int localRanks);
 
 /// Where a rank is on its host.

@@ -39,7 +39,7 @@ static std::string agreementOf(const RunOptions &run, const JoinOptions &join) {
 static JoinedRanks joinRanks(const plan::LoadedPlan &loaded,
                              const RunOptions &run, const JoinOptions &join) {
   beforeJoining(join, [&] {
-    checkFlags(*loaded.plan,
+    checkFlags(loaded.plan->device,
                {transportFlag("comm=", join.transport),
                 {"cuda_graph=True", run.graph, plan::DeviceKind::Cuda}});
   });

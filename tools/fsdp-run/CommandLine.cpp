@@ -49,6 +49,17 @@ static void addOtherFlags(CLI::App &app, CLI::Option &plan, CommandLine &result,
       ->group(heading::instead);
 }
 
+/// For the driver, which has these flags looked at before there is a plan.
+static void addCheckFlags(CLI::App &app, CommandLine &result) {
+  app.add_flag("--check-flags", result.checksFlags)->group("");
+  app.add_option_function<std::string>("--check-flags-for",
+                                       [&result](const std::string &device) {
+                                         result.checksFlags = true;
+                                         result.device = device;
+                                       })
+      ->group("");
+}
+
 static Error errorOf(const CLI::ParseError &mistake, const CLI::App &app) {
   if (dynamic_cast<const CLI::ExtrasError *>(&mistake)) {
     std::string first = app.remaining().at(0);
@@ -93,7 +104,7 @@ std::optional<int> parseCommandLine(int argc, char **argv,
   bool lists = false;
   // For programs that start this one.
   app.add_flag("--list-flags", lists)->group("");
-  app.add_flag("--check-flags", result.checksFlags)->group("");
+  addCheckFlags(app, result);
   setHelpScreens(app);
   try {
     app.parse(argc, argv);
@@ -124,6 +135,7 @@ std::optional<CommandLine> parseMeeting(int argc, char **argv) {
   CommandLine result;
   addLaunchFlags(app, result.launch);
   app.add_flag("--doctor", result.doctor);
+  addCheckFlags(app, result);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Error &) {

@@ -45,8 +45,10 @@ struct LaunchOptions {
 struct CommandLine {
   std::string plan; // empty: --doctor
   bool doctor = false, doctorJson = false;
-  /// Looks at the flags and ends: the plan need not be there.
+  /// Looks at the flags and ends: the plan need not be there. Of a device that
+  /// the plan will be for, at the flags and GPUs that this needs.
   bool checksFlags = false;
+  std::string device;
   /// The table to measure kernels into, in place of a run; empty: none.
   std::string tune;
   RunOptions run;

@@ -42,6 +42,8 @@ static Absent absentOf(const LaunchOptions &launch) {
 
 void decline(const CommandLine &line, const std::string &why) {
   const LaunchOptions &launch = line.launch;
+  if (line.checksFlags) // who started it says the error, and tells them
+    return;
   try {
     auto [me, count, isHost] = absentOf(launch);
     if (me.size < 2 || me.rank >= me.size)

@@ -14,6 +14,7 @@
 #include "launch/Supervisor.h"
 #include "launch/WorldSize.h"
 #include "operators/RunnablePlan.h"
+#include "plan/Names.h"
 #include "plan/PlanFile.h"
 #include "train/Trainer.h"
 
@@ -287,6 +288,17 @@ void checkLaunch(const CommandLine &line, const Membership &me) {
                 "this one; drop --nproc, or unset RANK and WORLD_SIZE");
 }
 
+/// What a run on this device moves data by. Throws Error where a flag is for
+/// another one, or this host has none for each rank.
+Transports checkDevice(const CommandLine &line, plan::DeviceKind device,
+                       bool threads, int localRanks) {
+  Transports transports =
+      resolveTransport(line.launch.transport, device, threads);
+  checkFlags(device, deviceFlags(line));
+  checkGpus(device, transports, localRanks);
+  return transports;
+}
+
 } // namespace
 
 int runRanks(const CommandLine &line, int argc, char **argv) {
@@ -295,9 +307,16 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
   try {
     me = membershipOf(launch);
     checkLaunch(line, me);
-    if (line.checksFlags)
-      return 0;
     bool isOne = isMember(launch, me);
+    int local = isOne ? 1 : std::max(launch.nproc, 1);
+    int size = isOne ? me.size : local * launch.nodes;
+    bool threads = size == 1 || (!isOne && launch.threads);
+    if (line.checksFlags) {
+      for (auto device : plan::EnumValuesDeviceKind())
+        if (plan::nameOf(device) == line.device)
+          checkDevice(line, device, threads, local);
+      return 0;
+    }
     if (line.doctor && !isOne && launch.nproc * launch.nodes > 1)
       return superviseProcesses(line, /*copies=*/false, argc, argv);
     if (line.doctor)
@@ -311,13 +330,8 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
       tune(*loaded.plan, line.tune);
       return 0;
     }
-    int local = isOne ? 1 : std::max(launch.nproc, 1);
-    int size = isOne ? me.size : local * launch.nodes;
-    bool threads = size == 1 || (!isOne && launch.threads);
     Transports transports =
-        resolveTransport(launch.transport, loaded.plan->device, threads);
-    checkFlags(*loaded.plan, deviceFlags(line));
-    checkGpus(*loaded.plan, transports, local);
+        checkDevice(line, loaded.plan->device, threads, local);
     checkWorldSize(*loaded.plan, size,
                    "run it with --nproc " +
                        std::to_string(plan::numRanks(*loaded.plan)));

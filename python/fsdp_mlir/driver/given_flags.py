@@ -55,7 +55,11 @@ def check_flags(args: argparse.Namespace, tools: dict[str, Path]) -> None:
         StageError: one of them refuses it.
     """
     given = flags_as_given(args, args.out, trace_file(args))
-    command = [tools["fsdp-run"], args.out / "step.plan", "--check-flags", *given]
+    command = [tools["fsdp-run"], args.out / "step.plan", *given]
+    if args.dry_run:  # which may be for another machine
+        command += ["--check-flags"]
+    else:
+        command += ["--check-flags-for", args.pipeline.get("device") or "cpu"]
     with ThreadPoolExecutor() as side_by_side:
         flags = side_by_side.submit(Runner().run, "", command)
         options = side_by_side.submit(

@@ -121,6 +121,18 @@ def test_a_flag_that_is_none_has_a_nearest(tmp_path: pathlib.Path) -> None:
         refused([*run, *words], message, absent=tmp_path / "saved")
 
 
+def test_who_has_flags_checked_tells_the_other_hosts(tmp_path: pathlib.Path) -> None:
+    """As the driver does. It shows the error, which is said without waiting for them."""
+    meeting = ["--nproc", 1, "--nnodes", 2, "--node-rank", 0, "--master-addr", "127.0.0.1"]
+    run = [chain.binary("fsdp-run"), tmp_path / "none.plan", *meeting, "--master-port", 1]
+    for words, message in (
+        (["--check-flags", "--keep=-1"], r"error: --keep: '-1' is no whole number"),
+        (["--check-flags-for", "cpu", "--cuda-graph"], "error: --cuda-graph is for GPUs, and the"),
+    ):
+        said = refused([*run, *words], message, absent=tmp_path / "saved")
+        assert "other hosts" not in said
+
+
 def test_no_file_is_written_over_what_is_read(tmp_path: pathlib.Path) -> None:
     (tmp_path / "step.plan").write_text("a plan")
     (tmp_path / "link").symlink_to("step.plan")

@@ -105,6 +105,8 @@ def test_nonsense(
         ("--run-args --poison", "--run-args: expected one argument; write --run-args=--poison"),
         ("--run-args=--nproc=4", "--run-args: --nproc is given more than once"),
         ("--run-args=--help", "--run-args --help takes the place of a run"),
+        ("--pipeline=device=cuda", "for GPUs, and this (machine|build) .*FSDP-E1001"),
+        ("--run-args=--comm=nccl", "--run-args: --comm nccl is for GPUs, and the plan is for CPUs"),
         ("--nproc=3 --pipeline=mesh=2", "mesh=2 has other ranks than the 3 of this run"),
     ),
 )
@@ -116,6 +118,7 @@ def test_what_is_passed_on_is_checked_by_who_takes_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     (tmp_path / "step.py").write_text("raise RuntimeError('it is exported')")
     (tmp_path / "run.toml").write_text("log-interval = 0\n[pipeline]\nremat = 'half'")
     (tmp_path / "two.toml").write_text("node-rank = 2")
