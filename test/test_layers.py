@@ -87,7 +87,7 @@ def python_imports(file: pathlib.Path) -> set[str]:
 
 def test_a_package_of_python_imports_only_what_lies_before() -> None:
     order = (
-        "error_kinds errors remark_kinds explain package options dtypes untrusted data step capture archive rules export driver "
+        "error_kinds errors interrupts remark_kinds explain package options dtypes untrusted data step capture archive rules export driver "
         "completion report checkpoint train loop".split()
     )
     package = ROOT / "python/fsdp_mlir"

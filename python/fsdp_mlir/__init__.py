@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from .interrupts import is_program, say_interrupts
+
+if is_program():
+    say_interrupts()
+
 from importlib import import_module
 from typing import Any
 

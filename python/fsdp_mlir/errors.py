@@ -78,19 +78,6 @@ def interrupted() -> int:
     return 128 + signal.SIGINT
 
 
-def say_interrupts() -> None:
-    """From now on an interrupt that nobody takes, as one while modules are imported, ends the
-    process with a line."""
-    usual = sys.excepthook
-
-    def hook(kind: Any, error: Any, trace: Any) -> None:
-        if issubclass(kind, KeyboardInterrupt):
-            os._exit(interrupted())
-        usual(kind, error, trace)
-
-    sys.excepthook = hook
-
-
 def exit_with(main: Callable[[], int]) -> NoReturn:
     """Ends the process with the status of a command. What it prints may be read in part, or not be
     written at all; names may have bytes that are no text."""

@@ -2,22 +2,6 @@
 
 from __future__ import annotations
 
-from .errors import (
-    ArgumentParser,
-    E,
-    ExportError,
-    ExportNote,
-    Identified,
-    each_said_once,
-    exit_with,
-    identified,
-    note,
-    say_interrupts,
-)
-
-if __name__ == "__main__":
-    say_interrupts()  # also while PyTorch is imported
-
 import argparse
 import os
 import sys
@@ -28,6 +12,17 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import torch
 
+from .errors import (
+    ArgumentParser,
+    E,
+    ExportError,
+    ExportNote,
+    Identified,
+    each_said_once,
+    exit_with,
+    identified,
+    note,
+)
 from .archive.container import FORMAT_VERSION, build_archive
 from .capture.changed_parameters import FrozenParametersChanged
 from .capture.context import without_pytorchs_log

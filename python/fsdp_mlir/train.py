@@ -10,11 +10,6 @@ What a step file may define besides `training_step(argv)`:
 
 from __future__ import annotations
 
-from .errors import E, exit_with, identified, interrupted, kind_of, say_interrupts
-
-if __name__ == "__main__":
-    say_interrupts()  # also while the rest is imported
-
 import argparse
 import contextlib
 import math
@@ -23,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Union
 
+from .errors import E, exit_with, identified, interrupted, kind_of
 from .untrusted import seen
 from .checkpoint.errors import CheckpointError
 from .checkpoint.folder import find_checkpoint, newest_in

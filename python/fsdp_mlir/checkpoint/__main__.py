@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-from ..errors import exit_with, say_interrupts
-
-say_interrupts()  # also while PyTorch is imported
-
 import signal
 import sys
 
+from ..errors import exit_with
 from .command_line import main
 
 # Nothing half written is left: as an interrupt.

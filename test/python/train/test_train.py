@@ -75,11 +75,18 @@ def test_the_driver_starts_without_pytorch(tmp_path: Path) -> None:
         text=True,
     )
     assert "fsdp_mlir.driver" in watched.stderr and "torch" not in watched.stderr
-    # One of the modules that are imported, in the place of Python's own.
-    (tmp_path / "tomllib.py").write_text("import os; os.kill(os.getpid(), 2)")
-    environment["PYTHONPATH"] = f"{tmp_path}:{environment['PYTHONPATH']}"
-    stopped = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert (stopped.returncode, stopped.stderr) == (130, "error: interrupted [FSDP-E0003]\n")
+    # One of the modules that are imported, by the driver or by the package before it, in the place
+    # of Python's own.
+    path = environment["PYTHONPATH"]
+    for name in ("tomllib", "difflib"):
+        (tmp_path / name).mkdir()
+        once = tmp_path / name / "once"
+        text = f"import os, pathlib\nif not (once := pathlib.Path('{once}')).exists():\n"
+        text += "    once.touch()\n    os.kill(os.getpid(), 2)"
+        (tmp_path / name / f"{name}.py").write_text(text)
+        environment["PYTHONPATH"] = f"{tmp_path / name}:{path}"
+        stopped = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert (stopped.returncode, stopped.stderr) == (130, "error: interrupted [FSDP-E0003]\n")
 
 
 def test_data_of_no_step_is_compiled_for_no_run(
