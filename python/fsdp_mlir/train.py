@@ -25,7 +25,7 @@ from .checkpoint.folder import find_checkpoint, newest_in
 from .driver import stages
 from .driver.cache import Cache
 from .driver.display import Follower, JsonDisplay, TextDisplay
-from .driver.exported import check_exported
+from .driver.exported import check_exported, check_traced
 from .driver.given_flags import check_flags, check_launcher
 from .driver.given_paths import alone_in, check_paths, make_folder, note_of_saved
 from .driver.kernels import table_in
@@ -98,6 +98,8 @@ def compile_step(
     check_exported(args, needs and cached, archive_metadata(out / "step.pt"))
     display.end("export", "step.pt", cached)
     display.tell(said)
+    if args.weights:
+        start_from(args, display)
     lower(runner, cache, tools, args.pipeline, ranks, out, display, display.tell)
 
 
@@ -134,6 +136,16 @@ def lower(
         note = f"  {options}" if command.stage == "shard" else ""
         display.end(command.stage, command.target + note, cached)
         tell(said)
+
+
+def check_weights(path: Path) -> None:
+    """Raises StageError: a run cannot start from what is there."""
+    from .archive.start_weights import WeightsError, tensor_reads
+
+    try:
+        tensor_reads(path)
+    except WeightsError as error:
+        raise StageError(error.kind, f"--weights: {error.message}") from error
 
 
 def start_from(args: argparse.Namespace, display: Display) -> None:
@@ -253,6 +265,9 @@ def train_in_folder(
     """Trains in `args.out`, which is there. `as_given`: `args` without what follows from others."""
     check_paths(args)
     check_checkpoints(args)
+    check_traced(args, args.steps)
+    if args.weights:
+        check_weights(args.weights)
     write_settings(args.out / "run.toml", as_given, flags_of(make_parser()))
     display = JsonDisplay() if args.log_format == "json" else TextDisplay()
     if (saved := note_of_saved(args.save)) is not None:
@@ -263,9 +278,6 @@ def train_in_folder(
             "the driver stands in front of it\n"
         )
     compile_step(args, runner, tools, display)
-
-    if args.weights:
-        start_from(args, display)
     hooks = constants(args.step_file)
     ranks = args.nproc * args.nnodes
     data = data_beside(args.out / "step.pt")

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from fsdp_mlir.driver import stages
 from fsdp_mlir.driver.pipeline import Options
@@ -99,6 +100,43 @@ def test_data_of_no_step_is_compiled_for_no_run(
     ):
         assert tree.train(*flags) == 1
         assert takes in capfd.readouterr().err and tree.log() == []
+
+
+@pytest.mark.parametrize(
+    "flags, message, exports",
+    (
+        ("--keep-best none", "--keep-best none is no metric of the step, which has loss ", True),
+        ("--keep-best eval_loss", "has loss; it evaluates nothing: give TrainingStep eval", True),
+        ("--trace-steps 3:9", "--trace-steps 3:9 goes beyond the run's 8 steps; name ", True),
+        ("--steps 1 --trace-steps 1:2", "1:2 goes beyond the run's 1 step; name steps", False),
+        ("--weights step.py", "--weights: step.py is no file of tensors alone: torch.save", False),
+        ("--weights other.pt", "--weights: other.pt has no weight, bias; it has w, which", True),
+    ),
+)
+def test_what_the_step_lacks_is_said_before_it_is_compiled(
+    flags: str, message: str, exports: bool, tree: Tree, capfd: pytest.CaptureFixture[str]
+) -> None:
+    torch.save({"w": torch.zeros(1)}, "other.pt")
+    given = [*flags.split(), *(["--trace", "trace.json"] if "--trace-steps" in flags else [])]
+    assert tree.train(*given) == 1
+    out, err = capfd.readouterr()
+    assert message in err and tree.log() == []
+    assert ("export " in out) == (exports and "--weights" in flags)
+    assert (tree.folder / "out" / "step.pt").exists() == exports
+
+
+def test_metrics_of_passes_and_of_evaluations_are_some(
+    tree: Tree, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that `--keep-best` takes those that are known when the step is compiled."""
+    tree.step.write_text(
+        STEP.replace("epochs=2,", "epochs=2, eval_data={'x': x}, metrics=metrics,")
+        + "def metrics(model, x):\n    return {'mean': model(x).mean()}\n"
+    )
+    for name in ("mean", "eval_mean", "eval_loss", "grad_norm"):
+        assert tree.train("--keep-best", name) == 0
+    assert tree.train("--keep-best", "means") == 1
+    assert "which has loss, mean, eval_loss, eval_mean [" in capfd.readouterr().err
 
 
 def test_fast_kernels_are_measured_first(
