@@ -7,9 +7,11 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import pytest
 
+from support import chain
 from support.chain import ROOT
 
 PROGRAMS = ("fsdp-opt", "fsdp-translate", "fsdp-run")
@@ -68,3 +70,14 @@ def test_wrong_flags_of_the_example_cost_no_build(
     done = run_dev(tree, "train", "--epochs", "2")
     assert done.returncode == status % 64, done.stdout + done.stderr
     assert (tree / "built").exists() == builds
+
+
+def test_a_text_that_is_not_there_costs_no_build(
+    tree: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(ROOT / "python" / "examples", tree / "python" / "examples")
+    monkeypatch.setenv("PYTHONPATH", str(chain.PYTHON))
+    write_program(tree / ".venv" / "bin" / "python", f'exec {sys.executable} "$@"')
+    done = run_dev(tree, "train", "--data", "none.txt")
+    assert done.returncode == 1 and not (tree / "built").exists()
+    assert "--data none.txt: no such file or folder; give a text file" in done.stderr
