@@ -19,6 +19,7 @@ from ..driver.cache import Cache, default_folder
 from ..errors import E, RankFailure, RunError, note
 from ..export import export_step
 from ..options import OptionError, nearest
+from .arguments import check_load
 from .extension import runtime
 from ..driver.pipeline import Options
 from ..driver.progress import archive_metadata
@@ -77,6 +78,7 @@ def compile(
         RankFailure: on the other ranks, where it fails on one.
     """
     _check_options(options)
+    check_load({**options, "weights": weights, "timeout": timeout, "rendezvous": rendezvous})
     if not isinstance(step, (TrainingStep, str, os.PathLike)):
         raise RunError(
             E.STEP_ARGUMENT,

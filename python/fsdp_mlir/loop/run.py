@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import operator
 import os
 import weakref
@@ -13,6 +14,8 @@ import torch
 
 from ..driver.given_paths import note_of_saved
 from ..errors import E, RunError, warn
+from ..options import checked_options
+from .arguments import check_load, of_one_batch
 from .extension import runtime
 from .followed_optimizer import FollowedOptimizer, checked_rates
 from .watched import WatchedModel
@@ -24,6 +27,7 @@ StepBatch = Union[Batch, Sequence[Batch], None]
 PathLike = Union[str, "os.PathLike[str]"]
 
 
+@checked_options
 def load(
     plan: PathLike,
     weights: Optional[PathLike] = None,
@@ -37,7 +41,7 @@ def load(
     cuda_graph: bool = False,
     comm: str = "auto",
     timeout: float = 0,
-    meeting_timeout: int = 300,
+    meeting_timeout: float = 300,
     rendezvous: str = "env://",
 ) -> "Run":
     """Loads a compiled plan on this rank. Collective: every rank of the plan calls it.
@@ -70,8 +74,7 @@ def load(
         RunError: the plan, the weights or the ranks do not fit. RankFailure: another rank failed.
         ExportError: `optimizer` is none.
     """
-    if rng not in ("site", "sequential"):
-        raise RunError(E.STEP_ARGUMENT, f"rng is {rng!r}; give 'site' or 'sequential'")
+    check_load(locals())
     followed = None if optimizer is None else FollowedOptimizer(optimizer)
     session = runtime().open(
         plan=os.fspath(plan),
@@ -84,7 +87,7 @@ def load(
         cuda_graph=cuda_graph,
         comm=comm,
         timeout=timeout,
-        meeting_timeout=meeting_timeout,
+        meeting_timeout=math.ceil(meeting_timeout),
         rendezvous=rendezvous,
     )
     name_samples()
@@ -133,6 +136,7 @@ class Run:
             "gives its tensors, and run.checkpoint() writes what another run goes on from",
         )
 
+    @of_one_batch
     def __call__(self, batch: StepBatch = None) -> Union[torch.Tensor, dict[str, torch.Tensor]]:
         """Takes a step and returns this rank's loss before its update, float64; of a step of
         several turns the loss of each, by name.
@@ -171,6 +175,7 @@ class Run:
 
         self._step = watched
 
+    @of_one_batch
     def eval(self, batch: StepBatch = None) -> dict[str, Union[float, torch.Tensor]]:
         """The loss and the metrics of one batch on this rank, by the plan's program `eval`, and
         the step's `outputs`: tensors of their own, whose dimension 0 is the sample."""

@@ -86,6 +86,8 @@ def fail_on_rank_1(
     batch = next(feed)
     if run.rank == 1 and how == "batch":
         batch.pop("y")
+    if run.rank == 1 and how == "call":
+        outcome(lambda: run(batch["x"], batch["y"]))
     if run.rank == 1 and how == "close":
         run.close()
     if run.rank == 1 and how == "exception":

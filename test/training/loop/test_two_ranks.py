@@ -73,7 +73,7 @@ def test_torchrun_starts_a_loop(compile_step: Compile, tmp_path: pathlib.Path) -
 
 
 @pytest.mark.parametrize("comm", ("shm", "gloo"))
-@pytest.mark.parametrize("how", ("batch", "close", "exception", "death", "hang"))
+@pytest.mark.parametrize("how", ("batch", "call", "close", "exception", "death", "hang"))
 def test_the_other_rank_is_told(
     how: str, comm: str, compile_step: Compile, ranks: Ranks, tmp_path: pathlib.Path
 ) -> None:
@@ -87,6 +87,7 @@ def test_the_other_rank_is_told(
     assert seconds < 60  # and not the minutes of the deadline
     reasons = {
         "batch": "rank 1 failed: the batch has no 'y'; the plan reads x and y",
+        "call": "rank 1 failed: a run is called with 2 arguments; give one batch",
         "close": "rank 1 failed: it closed the run after step 1",
         "exception": "rank 1 failed: ValueError: no more pictures (sample 5, calls.py:",
         "hang": "rank 1 has kept",
@@ -103,6 +104,8 @@ def test_the_other_rank_is_told(
         ranks.start()
     elif how == "hang":
         assert second[0][0] == "RankFailure"
+    elif how == "call":
+        assert second[0][1].startswith("the session is over: a run is called with 2 arguments")
     elif how == "batch":
         kind, words = second[0]
         assert kind == "BatchError"
