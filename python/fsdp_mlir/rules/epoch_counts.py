@@ -32,7 +32,8 @@ def warn_of_epochs(schedule: Any, rates: Sequence[Sequence[float]], epochs: Opti
         return
     if epochs is not None and counts and max(counts) <= epochs < steps:
         what = (
-            f"counts to {max(counts)}, and the run has {epochs} epochs of {steps // epochs} steps"
+            f"counts to {max(counts)}, and the run has {epochs} epochs of {steps // epochs} steps "
+            "on one rank"
         )
     elif counts and all(row == rates[0] for row in rates):
         what = f"changes no rate in the {steps} steps of the run"

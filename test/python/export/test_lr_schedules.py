@@ -221,7 +221,7 @@ def epochs_of_two_steps(
 LIKE_EPOCHS = {
     "changes no rate in the 6 steps": (lambda o: lr_scheduler.StepLR(o, 30), 3),
     "MultiStepLR, which changes no rate": (lambda o: lr_scheduler.MultiStepLR(o, [30, 60]), 3),
-    "counts to 3, and the run has 3 epochs of 2 steps": (
+    "counts to 3, and the run has 3 epochs of 2 steps on one rank": (
         lambda o: lr_scheduler.CosineAnnealingLR(o, 3),
         3,
     ),
