@@ -26,7 +26,9 @@ _FOLDERS = _installed_folders()
 def is_local(name: str) -> bool:
     """Whether a file belongs to a user, and neither to Python, to an installed package nor to this
     one; `<string>` and the like, which are no files, do not."""
-    return not name.startswith("<") and _is_local(os.path.join(os.getcwd(), name))
+    if name.startswith("<"):
+        return False
+    return _is_local(name if os.path.isabs(name) else os.path.join(os.getcwd(), name))
 
 
 @functools.lru_cache(maxsize=1 << 14)  # a capture asks for each module again and again

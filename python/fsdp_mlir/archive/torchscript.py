@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from ..capture.nodes import is_backward, location, refusal
+from ..capture.nodes import is_backward, refusal, source
 from ..capture.program import Program
 from ..dtypes import DTYPES, dtype_name
 from ..errors import E, ExportError
@@ -106,7 +106,7 @@ class ProgramWriter:
 
     def _call(self, node: fx.Node) -> None:
         op = node.target
-        where = location(node)
+        where = source(node)
         check_writable(node)
         schema = op._schema
         values = []

@@ -21,7 +21,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..errors import E, ExportError
-from ..step.places import in_short, innermost, is_users
+from ..step.places import in_short, innermost, is_users, said_location, trace_of
 from ..step.source import conditions_at
 
 _RELATIONS: dict[Any, Callable[..., torch.Tensor]] = {
@@ -106,7 +106,7 @@ class Answers:
 
     def _answer(self, condition: torch.Tensor, frame: FrameType) -> bool:
         path, number = frame.f_code.co_filename, frame.f_lineno
-        line = in_short(path, number)
+        line = said_location(trace_of(frame)) or in_short(path, number)
         if any(isinstance(asks, ast.While) for asks in conditions_at(path, number)):
             raise ValuesDecide(
                 E.VALUE_DEPENDENT,

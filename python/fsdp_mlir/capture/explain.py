@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import (
 
 from ..errors import E, ExportError
 from ..step.dense import REMEDY
-from ..step.places import FRAME, PYTORCH, at_line, user_location
+from ..step.places import FRAME, PYTORCH, at_line, said_location
 from . import value_checks
 from .without_values import ON_VALUES
 
@@ -132,7 +132,7 @@ class Refusal(ExportError):
 
 def located(error: ExportError) -> ExportError:
     """`error` with the user's line that led to it in front."""
-    line = user_location(_trace(error))
+    line = said_location(_trace(error))
     if not line or type(error) is not ExportError:
         return error
     return ExportError(error.kind, at_line(line, error.message))
@@ -152,7 +152,7 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
 
 def _explain(error: Exception, own: Optional[Exception]) -> Refusal:
     text = str(error)
-    line = next(filter(None, map(user_location, [_trace(own), text, _trace(error)])), "")
+    line = next(filter(None, map(said_location, [_trace(own), text, _trace(error)])), "")
     if isinstance(own, ExportError):
         return Refusal(own.kind, line, own.message)
     if own is not None and _IN_TORCHSCRIPT in str(own):
@@ -187,7 +187,7 @@ def _explain(error: Exception, own: Optional[Exception]) -> Refusal:
         if sign in met:
             return Refusal(E.VALUE_DEPENDENT, line, remedy)
     if isinstance(own, DynamicOutputShapeException) and "data-dependent expression" in text:
-        line = user_location(text) or user_location(_trace(error)) or line
+        line = said_location(text) or said_location(_trace(error)) or line
         return Refusal(E.VALUE_DEPENDENT, line, _SIZE)
     if isinstance(own or error, DynamicOutputShapeException):
         return Refusal(E.VALUE_DEPENDENT, line, _SHAPE)
@@ -226,7 +226,7 @@ def _pytorchs_reader(trace: str) -> str:
 def _failed_in_torchscript(text: str) -> Refusal:
     """What TorchScript's interpreter raises has the line of the scripted code in its text, and of a
     Python exception nothing."""
-    line = user_location(text)
+    line = said_location(text)
     said = _one_line(text.rpartition("Error:")[2])
     if not said:
         return Refusal(E.VALUE_DEPENDENT, line, _SCRIPT)

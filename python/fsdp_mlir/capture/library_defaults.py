@@ -13,7 +13,7 @@ from torch import fx
 from torch.nn import functional as F
 
 from ..errors import note
-from ..step.places import at_line, user_location
+from ..step.places import at_line, said_location
 from .spec_augment import spans_by_torch
 
 
@@ -53,7 +53,7 @@ def note_unchecked(graph: fx.Graph) -> None:
         elif _DISTRIBUTIONS in trace:
             what = "values given to torch.distributions are not checked in the exported step"
         if what:
-            note(at_line(user_location(trace), what))
+            note(at_line(said_location(trace), what))
             return
 
 

@@ -9,11 +9,16 @@ from torch import fx
 
 from ..errors import E, ExportError
 from ..step.names import StateNames
-from ..step.places import at_line, user_location
+from ..step.places import at_line, said_location, user_location
 
 
 def location(node: fx.Node) -> str:
-    """`file.py:31` of the user's line that `node` comes from, or ""."""
+    """The user's line that `node` comes from, as messages have it, or ""."""
+    return said_location(node.meta.get("stack_trace") or "")
+
+
+def source(node: fx.Node) -> str:
+    """`file.py:31` of the line that calls the operator, which may be a library's, or ""."""
     return user_location(node.meta.get("stack_trace") or "")
 
 

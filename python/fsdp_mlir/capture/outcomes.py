@@ -14,7 +14,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..step.memory import storage_of
-from ..step.places import innermost, is_users, trace_of, user_location
+from ..step.places import innermost, is_users, said_location, trace_of
 from .contents import Content, Copied, Elements, is_in_same_places
 from .known_values import bytes_of, is_factory
 from .nodes import is_random
@@ -238,7 +238,7 @@ class Outcome(TorchDispatchMode):
         if frame is None:
             return ""
         self.codes.add(frame.f_code)
-        return user_location(trace_of(frame))
+        return said_location(trace_of(frame))
 
     def _describe(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):

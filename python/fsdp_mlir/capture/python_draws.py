@@ -12,7 +12,7 @@ from unittest import mock
 
 import numpy
 
-from ..step.places import user_location
+from ..step.places import said_location
 
 
 def where_drawn(run: Callable[[], Any]) -> str:
@@ -20,7 +20,7 @@ def where_drawn(run: Callable[[], Any]) -> str:
     places: list[str] = []
 
     def note() -> None:
-        places.append(user_location("".join(traceback.format_stack())))
+        places.append(said_location("".join(traceback.format_stack())))
 
     def noting(draw: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*args: Any, **kwargs: Any) -> Any:

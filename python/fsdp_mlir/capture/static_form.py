@@ -15,7 +15,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from ..errors import E, ExportError
 from ..step.places import at_line
-from .nodes import arguments_of, insert_call, location, refusal, tensors_of
+from .nodes import arguments_of, insert_call, location, refusal, source, tensors_of
 
 aten = torch.ops.aten
 Size = Union[int, sympy.Expr]
@@ -312,7 +312,7 @@ class StaticForm:
         if cause is None:
             what = f"the result of {name} has a shape that depends on values{because}"
             return refusal(E.VALUE_DEPENDENT, node, f"{what}; {_REMEDY}")
-        at = f" ({location(node)})" if location(node) not in ("", cause.where) else ""
+        at = f" ({source(node)})" if location(node) not in ("", cause.where) else ""
         return ExportError(
             E.VALUE_DEPENDENT,
             at_line(

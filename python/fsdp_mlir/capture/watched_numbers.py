@@ -14,7 +14,7 @@ from unittest import mock
 
 from torch.overrides import TorchFunctionMode
 
-from ..step.places import innermost, is_users, trace_of, user_location
+from ..step.places import innermost, is_users, said_location, trace_of
 from .reached import Place
 
 # A place in code that asks for the truth of a number: its code object, and which instruction.
@@ -64,7 +64,7 @@ class Watch:
             return natural
         site = frame.f_code, frame.f_lasti
         if site not in self.decisions:
-            self.decisions[site] = Decision(user_location(trace_of(frame)), numbers)
+            self.decisions[site] = Decision(said_location(trace_of(frame)), numbers)
         if site not in self._turned or self._turns == _MOST_TURNS:
             return natural
         self._turns += 1

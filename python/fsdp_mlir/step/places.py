@@ -47,8 +47,15 @@ def user_location(trace: str) -> str:
     return ""
 
 
+def said_location(trace: str) -> str:
+    """That line as messages have it: behind the user's own line that calls it, where it is a library's,
+    as in `step.py:12, in boxes.py:115`."""
+    own, line = own_location(trace), user_location(trace)
+    return f"{own}, in {line}" if line and own != line else own
+
+
 def own_location(trace: str) -> str:
-    """The same, where a user's own file is in `trace`, of that: a library's file may have its name."""
+    """That line alone, or, where none of the user's own is in `trace`, that of a library."""
     own = [in_short(path, line) for path, line in FRAME.findall(trace) if _is_own(path)]
     return own[-1] if own else user_location(trace)
 
@@ -75,5 +82,6 @@ def line_of(frame: Optional[FrameType]) -> str:
 
 
 def trace_of(frame: FrameType) -> str:
-    """What a trace has of a frame."""
-    return f'File "{frame.f_code.co_filename}", line {frame.f_lineno}'
+    """What a trace has of a frame, behind the user's own line that led to it."""
+    frames = dict.fromkeys(filter(None, (innermost(frame, package.is_local), frame)))
+    return "\n".join(f'File "{f.f_code.co_filename}", line {f.f_lineno}' for f in frames)

@@ -3,6 +3,7 @@
 import logging
 import os
 import pathlib
+import sys
 from typing import Any, Callable, Optional
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from fsdp_mlir import ExportError, TrainingStep
 from fsdp_mlir.archive.torchscript import call_text
 from fsdp_mlir.package import is_local
-from fsdp_mlir.step.places import own_location, user_location
+from fsdp_mlir.step.places import own_location, said_location, user_location
 from fsdp_mlir.export import export_step
 from fsdp_mlir.rules.numbers import is_optimizers
 
@@ -118,11 +119,50 @@ def test_the_users_line_is_named(tmp_path: pathlib.Path, body: Callable, text: s
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.provokes("FSDP-E0210")
-def test_the_line_of_a_library_is_named(tmp_path: pathlib.Path) -> None:
-    text = r"ps_roi_pool.py:\d+: the step calls torchvision::ps_roi_pool, an operator of a library"
-    with pytest.raises(ExportError, match=text):
-        export(classify(Model(calls_a_library)), tmp_path)
+LIBRARY = """
+import random
+def reads(x): return round(x.sum().item())
+def repeats(x):
+    while x.sum() > 0:
+        x = x - 1
+    return x
+def draws(x): return x * random.random()
+"""
+
+
+@pytest.mark.provokes("FSDP-E0206", "FSDP-E0207", "FSDP-E0210")
+@pytest.mark.parametrize(
+    "function, text",
+    (
+        (
+            "ps_roi_pool",
+            r"ps_roi_pool.py:\d+: the step calls torchvision::ps_roi_pool, an operator",
+        ),
+        ("reads", "parts.py:3: the step reads a tensor's value as a Python number"),
+        ("repeats", "parts.py:5: the step repeats a loop as often as values say"),
+        ("draws", "parts.py:8: the step draws random numbers from Python or NumPy"),
+    ),
+)
+def test_a_librarys_line_stands_behind_the_users(
+    function: str, text: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "parts.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(packages)
+    monkeypatch.delitem(sys.modules, "parts", raising=False)
+
+    def body(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        import parts
+
+        y = layer(x)
+        return y + getattr(parts, function)(y)  # which is named
+
+    line = body.__code__.co_firstlineno + 4
+    if function == "ps_roi_pool":
+        body, line = calls_a_library, calls_a_library.__code__.co_firstlineno + 4
+    with pytest.raises(ExportError, match=rf"test_refusals.py:{line}, in {text}"):
+        export(classify(Model(body)), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -260,6 +300,9 @@ def test_libraries_whose_name_begins_like_pytorchs() -> None:
     mine = f'File "{__file__}", line 3\n'
     assert own_location(mine + trace) == "test_refusals.py:3", "whose name none of theirs may have"
     assert own_location(trace) == "boxes.py:7"
+    assert said_location(trace) == "boxes.py:7"
+    assert said_location(mine + trace) == "test_refusals.py:3, in boxes.py:7"
+    assert said_location(trace + mine) == "test_refusals.py:3"
     assert is_optimizers(f"{packages}/torch_optimizer/radam.py")
     assert not is_optimizers(f"{packages}/torch/functional.py")
 
