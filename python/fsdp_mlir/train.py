@@ -344,6 +344,10 @@ def finish(
         wrote["trace"] = args.trace
     if args.tensorboard is not None:
         wrote["TensorBoard"] = event_folder(args, args.out)
+    if "--checkpoint-dir" in (given := checkpoint_flags(args)):
+        wrote["checkpoints"] = given["--checkpoint-dir"]
+    if args.eval_outputs:
+        wrote["outputs"] = args.eval_outputs
     if args.report and (page := make_report(args, display)) is not None:
         wrote["report"] = page
     display.wrote(args.out, wrote)

@@ -33,7 +33,9 @@ class TextDisplay(Stages):
         return Progress(length, perplexity, each_row=each_row)
 
     def wrote(self, out: Path, files: Mapping[str, Path]) -> None:
-        self.tell(", ".join(f"{what} {path}" for what, path in files.items()))
+        """A line for each, so that a path can be taken whole."""
+        width = max(map(len, files))
+        self.tell("\n".join(f"{what:<{width}}  {path}" for what, path in files.items()))
 
 
 class JsonDisplay:

@@ -24,6 +24,12 @@ def check_exported(args: argparse.Namespace, needs_length: bool, metadata: dict[
             "--eval-interval: the step file has nothing to evaluate; give TrainingStep eval_data, or "
             "leave the flag out",
         )
+    if args.eval_outputs and not gives_outputs(metadata):
+        raise StageError(
+            E.FLAG_AND_PLAN,
+            "--eval-outputs: the step's evaluation gives nothing for each sample; give TrainingStep "
+            "outputs and eval_data, or leave the flag out",
+        )
     if args.keep_best:
         check_metric(args.keep_best, metadata)
     data, ranks = data_beside(args.out / "step.pt"), args.nproc * args.nnodes
@@ -66,6 +72,13 @@ def check_metric(name: str, metadata: dict[str, Any]) -> None:
         E.FLAG_AND_PLAN,
         f"--keep-best {name} is no metric of the step, which has {', '.join(known)}{why}",
     )
+
+
+def gives_outputs(metadata: dict[str, Any]) -> bool:
+    """Whether an evaluation gives more than numbers."""
+    program = metadata.get("programs", {}).get("eval", {"results": []})
+    outputs = (result["name"] for result in program["results"] if result["role"] == "output")
+    return any(program["values"][name]["shape"] for name in outputs)
 
 
 def metrics_of(metadata: dict[str, Any]) -> list[str]:

@@ -44,6 +44,7 @@ def test_stages_run_in_order_and_once(
     assert "flags --width 2" in out
     assert "epoch 1/2  loss 0.7500  eval_loss 1.0000  perplexity 2.7" in out
     assert "trained ['--width', '2'] ['bias'" in out
+    assert f"\n         weights     {tree.folder}/out/trained.safetensors\n" in out
     assert (tree.folder / "out" / "loss.png").exists()
 
     assert tree.train("--nproc", "2", argv=("--width", "2")) == 0
@@ -108,6 +109,7 @@ def test_data_of_no_step_is_compiled_for_no_run(
         ("--keep-best none", "--keep-best none is no metric of the step, which has loss ", True),
         ("--keep-best eval_loss", "has loss; it evaluates nothing: give TrainingStep eval", True),
         ("--trace-steps 3:9", "--trace-steps 3:9 goes beyond the run's 8 steps; name ", True),
+        ("--eval-outputs o", "--eval-outputs: the step's evaluation gives nothing for each", True),
         ("--steps 1 --trace-steps 1:2", "1:2 goes beyond the run's 1 step; name steps", False),
         ("--weights step.py", "--weights: step.py is no file of tensors alone: torch.save", False),
         ("--weights other.pt", "--weights: other.pt has no weight, bias; it has w, which", True),
