@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import math
 import signal
 import sys
@@ -237,7 +238,10 @@ def train(args: argparse.Namespace) -> None:
     if args.step_file.is_dir():
         raise StageError(E.STEP_FILE, f"{args.step_file} is a folder; name the step file in it")
     if not args.step_file.is_file():
-        raise StageError(E.STEP_FILE, f"{args.step_file}: no such step file")
+        others = [str(path) for path in args.step_file.parent.glob("*.py")]
+        close = difflib.get_close_matches(str(args.step_file), others, n=1, cutoff=0.7)
+        near = f"; the nearest is {close[0]}" if close else ""
+        raise StageError(E.STEP_FILE, f"{args.step_file}: no such step file{near}")
     args.step_file = args.step_file.resolve()
     args.out = args.out or Path("out") / args.step_file.stem
     as_given = argparse.Namespace(**vars(args))

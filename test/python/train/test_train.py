@@ -236,6 +236,9 @@ def test_a_missing_step_file(tree: Tree, capfd: pytest.CaptureFixture[str]) -> N
     """Tests that a wrong path is named."""
     assert main(["nowhere.py"]) == 1
     assert capfd.readouterr().err == "error: nowhere.py: no such step file [FSDP-E0201]\n"
+    for wrong in ("stp.py", "step"):
+        assert main([wrong]) == 1
+        assert f"{wrong}: no such step file; the nearest is step.py [" in capfd.readouterr().err
 
 
 def test_dry_run_shows_the_commands(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
