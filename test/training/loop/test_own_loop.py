@@ -331,42 +331,6 @@ def test_a_bad_batch_is_refused_and_the_run_goes_on(name: str, compile_step: Com
         assert run.step == 1
 
 
-def test_a_run_is_called_with_one_batch(compile_step: Compile) -> None:
-    """Tests what a model would be called with: tensors in a row, and by name."""
-    batch = next(calls.batches())
-    with load(compile_step("mesh=1")) as run:
-        for call in (run, run.eval):
-            with pytest.raises(
-                fsdp_mlir.BatchError, match="called with 2 arguments; give one batch"
-            ):
-                call(batch["x"], batch["y"])
-            with pytest.raises(fsdp_mlir.BatchError, match="called with x, y by name; give one"):
-                call(**batch)
-        run(batch=batch)
-        assert run.step == 1
-
-
-@pytest.mark.parametrize(
-    "options, words",
-    (
-        ({"timeout": "x"}, "timeout is 'x'; give a number of seconds, or 0 for what the plan"),
-        ({"timeout": -1}, "timeout is -1; give a number of seconds"),
-        ({"meeting_timeout": None}, "meeting_timeout is None; give a number of seconds above 0"),
-        ({"seed": 2.5}, "seed is 2.5; give a whole number"),
-        ({"rng": "torch"}, "rng is 'torch'; give 'site' or 'sequential'"),
-        ({"cuda_graph": "yes"}, "cuda_graph is 'yes'; give True or False"),
-        ({"comm": None}, "comm is None; give 'auto', 'shm', 'gloo' or 'nccl'"),
-        ({"weights": {}}, "weights is dict; give the path of a file"),
-        ({"tiemout": 3}, "load has no option 'tiemout'; the nearest is 'timeout'"),
-    ),
-)
-def test_arguments_of_load_are_checked(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(fsdp_mlir.RunError if "tiemout" not in options else TypeError, match=words):
-        fsdp_mlir.load("/nowhere/step.plan", **options)
-    with pytest.raises((fsdp_mlir.RunError, TypeError), match=words.replace("load has", ".* has")):
-        fsdp_mlir.compile("/nowhere/step.py", **options)
-
-
 def test_a_loader_that_raises_names_worker_and_sample(compile_step: Compile) -> None:
     """As the other ranks are told: test_two_ranks.py."""
     with load(compile_step("mesh=1")):
