@@ -107,9 +107,12 @@ class _Choice:
         return self._values.again(yes, arguments)
 
     def _selected_alike(self, yes: Value, no: Value) -> Optional[Value]:
-        """A choice of two tensors that lie as it does; None: not of these."""
+        """A choice of two tensors that lie as it does; None: not of these, or of calls with several
+        results, among which their readers choose."""
         tensors = yes.meta["val"], no.meta["val"]
         if yes.is_backward != no.is_backward or not lie_alike(*tensors):
+            return None
+        if not isinstance(tensors[0], torch.Tensor):
             return None
         found = self._selected(yes, no)
         return found if same_strides(found.meta["val"], tensors[0]) else None
