@@ -50,9 +50,13 @@ def first_user(node: fx.Node) -> fx.Node:
     return next(iter(node.users), node)
 
 
+# It takes no dropout, and has the tag for what such kernels do elsewhere.
+_DRAWS_NOTHING = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+
+
 def is_random(op: Any) -> bool:
     """Whether an operator draws random numbers."""
-    return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+    return op is not _DRAWS_NOTHING and torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
 
 
 def is_backward(meta: Mapping[str, Any]) -> bool:

@@ -66,9 +66,6 @@ def _give_generator(node: fx.Node) -> None:
     """Replaces a random op without a generator argument by ones that have it, bit for bit."""
     if _has_generator(node.target):
         return
-    arguments = arguments_of(node)
-    if arguments.get("dropout_p") == 0.0:
-        return  # attention, which then draws nothing
     rewrite = _RANDOM.get(node.target)
     if rewrite is None:
         raise refusal(
@@ -78,7 +75,7 @@ def _give_generator(node: fx.Node) -> None:
             "generator, which cannot be repeated on every rank; use another random op",
         )
     with node.graph.inserting_before(node):
-        new = rewrite(node, arguments)
+        new = rewrite(node, arguments_of(node))
     replace(node, new)
 
 

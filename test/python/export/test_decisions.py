@@ -144,9 +144,18 @@ def draws_behind(m: Model, x: Tensor) -> Tensor:
     return head(m, F.dropout(h + torch.randn(WIDTH), 0.5))
 
 
+def draws_behind_attention(m: Model, x: Tensor) -> Tensor:
+    """As layers that are left out by chance: each looks at a number of its own."""
+    h = x
+    for layer in (m.first, m.other):
+        if torch.rand(1).item() > 0.3:
+            h = F.scaled_dot_product_attention(*(layer(h)[None, None],) * 3)[0, 0]
+    return head(m, h)
+
+
 BODIES = (
     *(skips_rows, has_a_case_of_none, of_sizes, has_nan_on_the_other_way, by_a_parameter, nested),
-    *(in_a_block_that_is_repeated, updates_a_buffer, draws_behind),
+    *(in_a_block_that_is_repeated, updates_a_buffer, draws_behind, draws_behind_attention),
 )
 
 
