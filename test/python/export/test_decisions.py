@@ -153,9 +153,20 @@ def draws_behind_attention(m: Model, x: Tensor) -> Tensor:
     return head(m, h)
 
 
+def takes_an_order(m: Model, x: Tensor) -> Tensor:
+    order = torch.randperm(3).tolist()
+    return m.first(x)[:, [place for place in order if place]].cumsum(-1).square().mean()
+
+
 BODIES = (
     *(skips_rows, has_a_case_of_none, of_sizes, has_nan_on_the_other_way, by_a_parameter, nested),
-    *(in_a_block_that_is_repeated, updates_a_buffer, draws_behind, draws_behind_attention),
+    *(
+        in_a_block_that_is_repeated,
+        updates_a_buffer,
+        draws_behind,
+        draws_behind_attention,
+        takes_an_order,
+    ),
 )
 
 
