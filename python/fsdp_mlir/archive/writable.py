@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from ..capture.nodes import refusal
+from ..capture.nodes import of_a_library, refusal
 from ..errors import E
 from ..step.dense import REMEDY
 
@@ -42,8 +42,7 @@ def check_writable(node: fx.Node) -> None:
         raise refusal(
             E.OPERATOR_REFUSED,
             node,
-            f"the step calls {name}, an operator of a library that is loaded into Python, and no "
-            "Python runs while a plan does; write it as plain tensor code",
+            of_a_library(name),
         )
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor) and value.layout != torch.strided:

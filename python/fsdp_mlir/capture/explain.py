@@ -12,12 +12,14 @@ import torch
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
+    UnsupportedOperatorException,
 )
 
 from ..errors import E, ExportError
 from ..step.dense import REMEDY
 from ..step.places import FRAME, PYTORCH, at_line, said_location
 from . import value_checks
+from .nodes import of_a_library
 from .without_values import ON_VALUES
 
 _OF_CAPTURE = os.path.join(PYTORCH, "_subclasses", "")
@@ -167,6 +169,8 @@ def _explain(error: Exception, own: Optional[Exception]) -> Refusal:
         return Refusal(E.OPERATOR_REFUSED, line, _BYTES)
     if _OF_SPARSE.search(str(own if own is not None else error)):
         return Refusal(E.OPERATOR_REFUSED, line, _SPARSE)
+    if isinstance(own, UnsupportedOperatorException):  # it says nothing of shapes
+        return Refusal(E.OPERATOR_REFUSED, line, of_a_library(own.func._schema.name))
     if own is not None and not isinstance(own, ON_VALUES):
         reason = f"the step raises {type(own).__name__}: {_one_line(str(own))}"
         return Refusal(E.STEP_RAISES, line, reason)

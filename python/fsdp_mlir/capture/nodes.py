@@ -37,6 +37,14 @@ def refused_higher_order(call: fx.Node) -> ExportError:
     )
 
 
+def of_a_library(name: str) -> str:
+    """Why an operator is refused that a Python package brings."""
+    return (
+        f"the step calls {name}, an operator of a library that is loaded into Python, and no Python "
+        "runs while a plan does; write it as plain tensor code"
+    )
+
+
 def state_of(node: fx.Node, tensor: torch.Tensor, names: StateNames) -> tuple[str, str]:
     """Role and name of `tensor`, which `node` reads; an error has the first line that uses it."""
     try:

@@ -132,6 +132,19 @@ library.impl("by_key", lambda x: x * 3, "CPU")
 library.impl("by_key", lambda x: torch.empty_like(x), "Meta")
 
 
+def _of_three(x: Tensor, lengths: Tensor) -> Tensor:
+    if lengths.max() != 3:
+        raise RuntimeError("length mismatch")
+    return x * 2
+
+
+# As kernels of packages: none says what it has for tensors without values. Those of torchaudio
+# PyTorch runs on zeros.
+packages = [torch.library.Library(name, "FRAGMENT") for name in ("fsdp_package", "torchaudio")]
+for package in packages:
+    package.define("of_three(Tensor x, Tensor lengths) -> Tensor")
+    package.impl("of_three", _of_three, "CPU")
+
 LOCK = threading.Lock()
 
 
@@ -184,6 +197,14 @@ REFUSED: dict[str, tuple[Callable[[nn.Linear, Tensor], Tensor], str]] = {
     "key": (
         lambda layer, x: torch.ops.fsdp_composite.by_key(x) + layer(x).sum(),
         r"the step calls fsdp_composite::by_key, an operator with a body in Python alone",
+    ),
+    "package": (
+        lambda layer, x: torch.ops.fsdp_package.of_three(layer(x), x.new_full((4,), 3)),
+        "the step calls fsdp_package::of_three, an operator of a library",
+    ),
+    "package-that-pytorch-knows": (
+        lambda layer, x: torch.ops.torchaudio.of_three(layer(x), x.new_full((4,), 3)),
+        "the step calls torchaudio::of_three, an operator of a library",
     ),
     "changes-its-argument": (
         lambda layer, x: (lambda y: (scale_(y), layer(y))[1])(x.clone()),
