@@ -208,7 +208,8 @@ def run_and_differentiate(
             at_line(
                 where_drawn(run),
                 "the step draws random numbers from Python or NumPy, of which each step would get the "
-                "same; draw them with torch",
+                "same; draw them with torch, and give a library's module such a function in the place of "
+                "its own (library.random = lambda: torch.rand(()).item())",
             ),
         )
     if numbers and first_difference(first.graph, second.graph) is not None:
