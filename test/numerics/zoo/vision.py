@@ -98,6 +98,8 @@ cs3darknet_focus_s size=64
 starnet_s1 size=64
 mobilenetv4_conv_small size=64
 efficientnet_lite0 size=64
+gemma4_vit_167m img_size=48 embed_dim=32 depth=2 num_heads=4
+hieradet_small embed_dim=16 stages=(1,1,1,1) size=64
 """
 
 
@@ -163,6 +165,18 @@ def _small_mvit(models: Any, **fields: Any) -> nn.Module:
     )
 
 
+def _raft() -> Entry:
+    """Optical flow, refined some times from the way that it goes between two images."""
+    from torchvision.models.optical_flow import raft_small
+
+    def loss(model: nn.Module, first: Any, second: Any, flow: Any) -> torch.Tensor:
+        found = model(first, second, num_flow_updates=2)
+        return sum(0.8**i * (one - flow).abs().mean() for i, one in enumerate(reversed(found)))
+
+    image, flow = numbers(3, 128, 128), numbers(2, 128, 128)
+    return Entry(raft_small(weights=None), together(first=image, second=image, flow=flow), loss)
+
+
 def _timm(name: str, size: int = 0, **fields: Any) -> Entry:
     import timm
 
@@ -180,7 +194,7 @@ def _classified(image: tuple[int, ...], labels: tuple[int, ...]) -> tuple[Any, A
 
 
 def _models() -> dict[str, Callable[[], Entry]]:
-    found: dict[str, Callable[[], Entry]] = {}
+    found: dict[str, Callable[[], Entry]] = {"torchvision/raft_small": _raft}
     tables = {"classes": TORCHVISION, "maps": TORCHVISION_MAPS, "video": TORCHVISION_VIDEO}
     for kind, table in tables.items():
         for name, fields in rows(table).items():
