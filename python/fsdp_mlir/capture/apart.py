@@ -23,8 +23,8 @@ from .decisions import ValuesDecide
 from .shared_values import Cycle, Results, Value
 from .ways import MOST_WAYS, Way, Ways, complete, require_alike
 
-# So many places are traced: each takes the time of two captures or more.
-_MOST_PLACES = 64
+# So many places are traced, of so many decisions: each takes the time of two captures or more.
+_MOST_PLACES = 24
 _aten = torch.ops.aten
 
 
@@ -74,6 +74,8 @@ class Apart:
         self._ways = ways
         self._known: dict[tuple[bool, ...], Way] = {}
         self._first = self._with_loss(first)
+        if len(self._first.told) > 2 * _MOST_PLACES:
+            raise too_many(self._first.lines[-1])
         self._places = list(self._found())
         self._parting = [(place, way) for place in self._places for way in place.others]
         complete(ways.values, self._first.results, *(way.results for _, way in self._parting))

@@ -37,7 +37,10 @@ _OF_BUFFERS = (
     "the step reads what it computes from the buffer {} alone as a Python value, as a branch does, which "
     "an export decides where no step changes it and the model has its values; choose by torch.where"
 )
-_NUMBER = "the step reads a tensor's value as a Python number; keep it a tensor"
+_NUMBER = (
+    "the step reads a tensor's value as a Python number; keep it a tensor. What a library does so with "
+    "a batch, as an augmentation, can be done where batches are made"
+)
 _NUMBER_IN_PYTORCH = "the step reads a tensor's value as a Python number in {}; use what computes the same by tensors"
 _EQUAL = (
     "the step asks by torch.equal whether tensors have equal values; ask before the step, or choose by "
