@@ -24,7 +24,7 @@ from .errors import (
     note,
 )
 from .archive.container import FORMAT_VERSION, build_archive
-from .capture.changed_parameters import FrozenParametersChanged
+from .capture.changed_parameters import UntrainedParametersChanged
 from .capture.context import without_pytorchs_log
 from .capture.kept_numbers import KeptNumber, NumbersKept
 from .capture.program import Program
@@ -82,7 +82,7 @@ def export_step(
         while True:
             try:
                 return _export(step, Path(path), source, weights, StateNames(step, changed, kept))
-            except FrozenParametersChanged as found:
+            except UntrainedParametersChanged as found:
                 note(str(found))
                 changed |= found.names
             except NumbersKept as found:

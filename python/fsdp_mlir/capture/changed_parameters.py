@@ -1,14 +1,14 @@
-"""Frozen parameters that a step changes, as a teacher's that follows its student."""
+"""Parameters that a step changes and nothing trains, as a teacher's that follows its student."""
 
 from __future__ import annotations
 
 from typing import Iterable
 
 
-class FrozenParametersChanged(Exception):
-    """A capture found frozen parameters that the step changes in place. They are states that each
-    rank has whole and changes for itself, which is what buffers are: the step is to be captured
-    with these as buffers.
+class UntrainedParametersChanged(Exception):
+    """A capture found parameters that the step changes in place, and that are frozen or get no
+    gradient. They are states that each rank has whole and changes for itself, which is what buffers
+    are: the step is to be captured with these as buffers.
 
     Attributes:
         names: theirs.
@@ -19,5 +19,5 @@ class FrozenParametersChanged(Exception):
         first, *others = sorted(self.names)
         more = f" and {len(others)} more" if others else ""
         super().__init__(
-            f"the step changes frozen parameters ({first}{more}): each rank has them whole, as buffers"
+            f"the step changes parameters that nothing trains ({first}{more}): each rank has them whole, as buffers"
         )

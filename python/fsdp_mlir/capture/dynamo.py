@@ -211,7 +211,11 @@ def _name_states(
             # A result that is a view of another value would be returned as both.
             copy = graph.call_function(torch.clone, (copy,))
             copy.meta = {k: v for k, v in loss.meta.items() if k != "example_value"}
-        buffers = [n for n in copies.values() if states.get(n.target, ("",))[0] == "buffer"]
+        # Eager mode itself writes nothing with a gradient into what requires one.
+        checked = {
+            t for t, (r, fqn) in states.items() if r == "buffer" and fqn not in names.unfrozen
+        }
+        buffers = [n for n in copies.values() if n.target in checked]
         for written in (*buffers, *places.values()):
             graph.call_function(_check_no_gradient, (written,))
         results = [copy] + [copies[m] for m in metrics.values() if isinstance(m, fx.Node)]

@@ -12,7 +12,7 @@ from torch._functorch._aot_autograd import descriptors as d
 
 from ..errors import E, ExportError
 from ..step.names import StateNames
-from .changed_parameters import FrozenParametersChanged
+from .changed_parameters import UntrainedParametersChanged
 from .nodes import first_user, refusal, refused_higher_order, state_of
 from .program import Argument, Program, Result
 
@@ -46,7 +46,7 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
 
     Raises:
         ExportError: one of them is none that a program can have.
-        FrozenParametersChanged: it changes parameters that are to be buffers in `names`.
+        UntrainedParametersChanged: it changes parameters that are to be buffers in `names`.
     """
     return _Description(traced, name, inputs, names).program
 
@@ -58,8 +58,12 @@ class _Description:
         self.program = Program(name, traced.module)
         self._traced, self._inputs, self._names = traced, inputs, names
         self._read: dict[tuple[str, str], fx.Node] = {}  # parameters, buffers and constants
-        self._changed: list[str] = []  # frozen parameters
+        self._changed: list[str] = []  # parameters that nothing trains
         output = next(node for node in traced.module.graph.nodes if node.op == "output")
+        changed_alone = _without_gradients_of_changes(traced.module.graph, output)
+        # Of several programs, another one may train it.
+        is_only = len(names.step.turns) == len(names.step.batches) == 1
+        self._untrained = {self._meaning(p)[1] for p in changed_alone if is_only}
         names.check_settled(fqn for role, fqn in traced.changed if role == "buffer")
         differentiated: list[Any] = []
         for node in traced.module.graph.nodes:
@@ -75,7 +79,7 @@ class _Description:
             if node is not None:
                 self._add_result(node, descriptor)
         if self._changed:
-            raise FrozenParametersChanged(self._changed)
+            raise UntrainedParametersChanged(self._changed)
         if differentiated not in ([], [d.PlainAOTOutput(0)]):
             raise ExportError(
                 E.CAPTURE_FAILED,
@@ -147,7 +151,11 @@ class _Description:
             if self._names.buffers[fqn].numel() == 0:
                 _check_size(node, fqn, self.program)
             self.program.results.append(Result(node, "buffer_update", fqn))
-        elif role == "parameter" and not self._names.parameters[fqn].requires_grad:
+        elif role == "parameter" and (
+            # Without a gradient an optimizer leaves it alone, as it does a frozen one.
+            not self._names.parameters[fqn].requires_grad
+            or fqn in self._untrained
+        ):
             self._changed.append(fqn)
         elif role == "parameter":
             raise refusal(
@@ -155,7 +163,8 @@ class _Description:
                 node,
                 f"the step changes the parameter {fqn} in place, and a trained one changes by "
                 "the optimizer alone; change it in the step() of a subclass of the optimizer, "
-                "behind super().step()",
+                "behind super().step(). One that nothing trains, as a teacher's, freeze by "
+                "requires_grad_(False)",
             )
         elif role != "input":
             shape = list(node.meta["val"].shape)
@@ -165,6 +174,26 @@ class _Description:
                 f"the step changes in place a tensor, or an array, of shape {shape} that is none of "
                 "the model's; make it a buffer of the model (register_buffer)",
             )
+
+
+def _without_gradients_of_changes(graph: fx.Graph, output: fx.Node) -> list[Any]:
+    """Leaves out the gradients that parameters have by what the step makes of them alone, and not by
+    the loss; the descriptors of these parameters."""
+    own = {
+        node: node.meta["desc"].output.mutated_input
+        for node in graph.find_nodes(op="placeholder")
+        if isinstance(node.meta["desc"], d.TangentAOTInput)
+        and isinstance(node.meta["desc"].output, d.InputMutationAOTOutput)
+    }
+    alone = {
+        node: descriptor.grad_of
+        for node, descriptor in zip(output.args[0], output.meta["desc"])
+        if node in own and descriptor == d.GradAOTOutput(own[node]) and len(node.users) == 1
+    }
+    output.args = ([None if node in alone else node for node in output.args[0]],)
+    for node in alone:
+        graph.erase_node(node)
+    return list(alone.values())
 
 
 def _check_size(update: fx.Node, fqn: str, program: Program) -> None:

@@ -121,7 +121,8 @@ class OwnStates:
             target = self._targets[id(old)]
             role, fqn = self.states[target]
             if left is new:
-                has_gradient = new.grad_fn is not None and role == "buffer"
+                may_have = role == "buffer" and fqn not in self._names.unfrozen
+                has_gradient = new.grad_fn is not None and may_have
                 if has_gradient or target in self._copied:
                     values[target] = new.detach()
                 continue

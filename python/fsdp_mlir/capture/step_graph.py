@@ -59,7 +59,7 @@ def capture(
 
     Raises:
         ExportError: the step cannot be captured, with the user's line and the way to mend it.
-        FrozenParametersChanged: it changes parameters that are to be buffers in `names`.
+        UntrainedParametersChanged: it changes parameters that are to be buffers in `names`.
     """
     training = wanted.trains
     inputs = _separate(wanted.inputs)

@@ -58,6 +58,9 @@ def describe_optimizer(
         if step.scaler is not None:
             _check_counted(part, captured)
         for rule in captured:
+            rule.parameters = [fqn for fqn in rule.parameters if fqn in names.parameters]
+            if not rule.parameters:
+                continue
             rule.group += first
             symbol = _symbol(rule, optimizer_name(part), writers)
             writers[symbol] = RuleWriter(rule, symbol, f"rule_{len(writers)}")
@@ -93,7 +96,7 @@ def _describe_groups(
             "SparseAdam updates the rows that a sparse gradient has, and gradients are dense in a "
             "plan, also those of an embedding with sparse=True; use Adam, SGD or Adagrad",
         )
-    # A frozen parameter that the step changes is a buffer, which the optimizer may hold all the same.
+    # A parameter that the step changes and nothing trains is a buffer, which it may hold all the same.
     fqns = {id(t): fqn for fqn, t in (*names.buffers.items(), *names.parameters.items())}
     groups, implementations = [], set()
     for index, group in enumerate(optimizer.param_groups):

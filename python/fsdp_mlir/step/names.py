@@ -25,7 +25,9 @@ class StateNames:
 
     Attributes:
         parameters, buffers, constants: tensor by its first name, in the model's order.
-        changed: names of the frozen parameters that are buffers here, as the step changes them.
+        changed: names of the parameters that are buffers here, as the step changes them and nothing
+            trains them.
+        unfrozen: those of them that require gradients, and get none.
         trainable: names of the parameters that require gradients when the step is made.
         aliases: the further names of a tied tensor, by its first name.
         kept: the Python numbers that are buffers, by the buffer's name.
@@ -40,7 +42,8 @@ class StateNames:
 
     Args:
         step: whose model's tensors they are.
-        changed: names of frozen parameters that the step changes, as a teacher's: they are buffers.
+        changed: names of parameters that the step changes and nothing trains, as a teacher's: they
+            are buffers.
         kept: by the name of its buffer, each Python number that the step keeps for the next one.
     """
 
@@ -67,6 +70,7 @@ class StateNames:
         self._add("parameter", self.parameters, (n for n in parameters if id(n[1]) not in moved))
         self._add("buffer", self.buffers, (n for n in parameters if id(n[1]) in moved))
         self.changed = frozenset(self.buffers)
+        self.unfrozen = frozenset(fqn for fqn, t in self.buffers.items() if t.requires_grad)
         self._add("buffer", self.buffers, step.model.named_buffers(remove_duplicate=False))
         self.trainable = frozenset(fqn for fqn, t in self.parameters.items() if t.requires_grad)
         for fqn in self.buffers:

@@ -1,5 +1,5 @@
-"""Tests that a teacher of frozen parameters which follows its student in the step has the bits of
-eager PyTorch, on one rank and on two."""
+"""Tests that a teacher which follows its student in the step, and which nothing trains, has the bits
+of eager PyTorch, on one rank and on two."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def by_state_dicts(teacher: nn.Module, student: nn.Module) -> None:
 
 
 class Distilled(nn.Module):
-    def __init__(self, follow: Follow) -> None:
+    def __init__(self, follow: Follow, is_frozen: bool = True) -> None:
         super().__init__()
         self.student = nn.Sequential(nn.Linear(8, 9), nn.BatchNorm1d(9), nn.Tanh(), nn.Linear(9, 3))
-        self.teacher = copy.deepcopy(self.student).requires_grad_(False)
+        self.teacher = copy.deepcopy(self.student).requires_grad_(not is_frozen)
         self.head = nn.Linear(3, 3)
         self.follow = follow
 
@@ -76,9 +76,11 @@ class Distilled(nn.Module):
         return F.mse_loss(self.head(self.student(x)), wanted)
 
 
-def training_step(follow: Follow, is_annotated: bool = False) -> TrainingStep:
+def training_step(
+    follow: Follow, is_annotated: bool = False, is_frozen: bool = True
+) -> TrainingStep:
     torch.manual_seed(1)
-    model = Distilled(follow)
+    model = Distilled(follow, is_frozen)
     if is_annotated:
         for module in (model.teacher, model.student, model):
             fully_shard(module)
@@ -113,8 +115,26 @@ def test_a_teacher_is_eagers(follow: Follow, tmp_path: pathlib.Path) -> None:
     check(lambda argv=(): training_step(follow), 1, "mesh=1", tmp_path)
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("follow", [by_operators, by_data])
+def test_a_teacher_that_nothing_trains_need_not_be_frozen(
+    follow: Follow, ranks: int, tmp_path: pathlib.Path
+) -> None:
+    """Tests one whose parameters require gradients, and get none."""
+    make = lambda argv=(): training_step(follow, is_annotated=ranks > 1, is_frozen=False)
+    check(make, ranks, f"mesh={ranks}", tmp_path)
+
+
+def test_a_teacher_that_another_program_may_train(tmp_path: pathlib.Path) -> None:
+    step = training_step(by_operators, is_frozen=False)
+    shapes = [{"x": torch.ones(rows, 8)} for rows in (4, 2)]
+    step = TrainingStep(step.model, lambda model, x: model(x), step.optimizer, shapes)
+    with pytest.raises(ExportError, match=r"teacher.0.weight in place.* requires_grad_\(False\)"):
+        export_step(step, tmp_path / "step.pt")
+
+
 def test_it_is_said(tmp_path: pathlib.Path) -> None:
-    with pytest.warns(ExportNote, match=r"frozen parameters \(teacher.0.bias and 5 more\): each"):
+    with pytest.warns(ExportNote, match=r"that nothing trains \(teacher.0.bias and 5 more\): each"):
         export_step(training_step(by_operators), tmp_path / "step.pt")
 
 
