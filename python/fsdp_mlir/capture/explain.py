@@ -136,8 +136,9 @@ class Refusal(ExportError):
 
 
 def located(error: ExportError) -> ExportError:
-    """`error` with the user's line that led to it in front."""
-    line = said_location(_trace(error))
+    """`error` with the user's line that led to it in front. What was raised before it is not asked:
+    that may have stood in the way of an earlier try."""
+    line = said_location("".join(traceback.format_exception(error, chain=False)))
     if not line or type(error) is not ExportError:
         return error
     return ExportError(error.kind, at_line(line, error.message))

@@ -44,11 +44,6 @@ def reads_a_number(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x) * round(x.sum().item())
 
 
-def takes_an_order(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    order = torch.randperm(3).tolist()  # which PyTorch reads by code of its own
-    return layer(x)[:, [i for i in order if i]]
-
-
 def slices_by_value(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x)[: int(x.abs().max())]
 
@@ -95,7 +90,6 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     [
         (repeats, "repeats a loop as often as values say; let it run as often"),
         (reads_a_number, "reads a tensor's value as a Python number; keep it a tensor"),
-        (takes_an_order, "reads a tensor's value as a Python number; keep it a tensor"),
         (slices_by_value, "reads a tensor's value as a Python number; keep it a tensor"),
         (
             asks_for_equal_values,
