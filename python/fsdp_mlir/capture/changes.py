@@ -7,7 +7,6 @@ place, and changes of several places can be put into the graph of the first way 
 
 from __future__ import annotations
 
-
 from typing import Any, Optional, Sequence
 
 import torch
