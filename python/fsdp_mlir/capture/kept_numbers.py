@@ -95,7 +95,7 @@ def kept_refusal(refusal: Refusal, kept: Mapping[str, KeptNumber]) -> ExportErro
             refusal.line,
             f"the step changes {names_of(kept)}, a number of Python's, and decides by it, or needs it "
             "as one (int, round, alpha=, a size, a text); leave that out, make it a buffer changed in "
-            "place and choose by torch.where, or take such steps in a loop of your own "
+            "place, by which a step may decide, or take such steps in a loop of your own "
             "(docs/own-loop.md)",
         ),
     )

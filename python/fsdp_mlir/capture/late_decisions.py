@@ -96,7 +96,7 @@ def _refusal(line: str, how: str, names: frozenset[str]) -> ExportError:
             line,
             f"what the step computes {how} {', '.join(sorted(names))}, a number of Python's that it "
             "changes, and the plan would keep what it is now; make the number a buffer that is "
-            "changed in place, and choose by torch.where, or take such steps in a loop of your own "
+            "changed in place, by which a step may decide, or take such steps in a loop of your own "
             "(docs/own-loop.md)",
         ),
     )
