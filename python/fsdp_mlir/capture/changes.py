@@ -7,7 +7,7 @@ place, and changes of several places can be put into the graph of the first way 
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 import torch
 
@@ -32,16 +32,19 @@ class Change:
             operands' places.
 
     Args:
-        places: between which places of the graph the forward pass parts.
+        places: where the first way computes each of its values.
+        parting: between which places its forward pass parts from the other one.
     """
 
-    def __init__(self, first: Results, other: Results, places: range) -> None:
+    def __init__(
+        self, first: Results, other: Results, places: Mapping[Value, int], parting: range
+    ) -> None:
         self.replaced: dict[Value, Value] = {}
         self.cut: dict[Value, set[int]] = {}
         self.results: Results = {}
         self.same: dict[Value, Value] = {}
         self._places = places
-        self._of_first = reached(filter(None, first.values()))
+        self._parting = parting
         self._operands: dict[Pair, Optional[list[Pair]]] = {}
         self._missing: dict[Pair, list[Summand]] = {}
         pairs = {key: (value, other[key]) for key, value in first.items()}
@@ -84,8 +87,8 @@ class Change:
 
     def _is_in_front(self, value: Value) -> bool:
         """Whether both ways have computed a value when they part."""
-        is_known = value in self._of_first and not value.is_backward
-        return is_known and value.place < self._places.start
+        is_known = value in self._places and not value.is_backward
+        return is_known and self._places[value] < self._parting.start
 
     def _compared(self, pair: Pair) -> Optional[bool]:
         """Whether two values are the same call, or one takes the other's place; None: neither."""
@@ -99,7 +102,7 @@ class Change:
         if not isinstance(tensors[0], torch.Tensor) or not lie_alike(*tensors):
             return None
         may_part = first.is_backward == other.is_backward
-        may_part = may_part and (first.is_backward or first.place in self._places)
+        may_part = may_part and (first.is_backward or self._places[first] in self._parting)
         return False if may_part else None
 
     def _take(self, pair: Pair) -> None:

@@ -80,8 +80,9 @@ class SharedValues:
         self._mode: Optional[FakeTensorMode] = None
         self._numbers = iter(range(1 << 62))
 
-    def add(self, module: fx.GraphModule) -> Results:
-        """What a graph with descriptors gives, by descriptor; None where it gives nothing."""
+    def add(self, module: fx.GraphModule) -> tuple[Results, dict[Value, int]]:
+        """What a graph with descriptors gives, by descriptor, None where it gives nothing; and where it
+        computes each value first."""
         values: dict[fx.Node, Value] = {}
         checkpoints: dict[Any, int] = {}
         draws = 0
@@ -107,10 +108,14 @@ class SharedValues:
             values[node] = value
             if node.op == "get_attr":
                 self._attributes.setdefault(value, held)
-        return {
+        results = {
             descriptor: None if result is None else values[result]
             for result, descriptor in zip(node.args[0], node.meta["desc"], strict=True)
         }
+        places: dict[Value, int] = {}
+        for place, value in enumerate(values.values()):
+            places.setdefault(value, place)
+        return results, places
 
     def _in_one_mode(self, value: Any) -> Any:
         """Tensors without values of one mode, which those of several graphs are not."""

@@ -13,7 +13,7 @@ from .shared_values import Value, map_values
 _aten = torch.ops.aten
 # So many calls deep two summands are compared: which weights they are multiplied by says whose they
 # are, and what lies deeper is changed by what other uses of the value give.
-_DEPTH = 4
+_DEPTH = 6
 
 
 @dataclasses.dataclass

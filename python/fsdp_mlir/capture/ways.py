@@ -63,12 +63,14 @@ class Way:
         told: what it was told, each time that it asked.
         lines: where it asked, as `file.py:31`.
         conditions: what it has asked for; none where it ends in an error.
+        places: where it computes each value: a number of calls.
     """
 
     told: tuple[bool, ...]
     lines: tuple[str, ...]
     results: Optional[Results]
     conditions: list[Value]
+    places: dict[Value, int]
     error: Optional[ExportError] = None
 
 
@@ -101,7 +103,7 @@ class Ways:
             with answering(answers):
                 traced = self._trace()
         except WithoutLoss as end:
-            return Way(answers.told, answers.lines, None, [], end.error)
+            return Way(answers.told, answers.lines, None, [], {}, end.error)
         self.first = self.first or traced
         if traced.metrics != self.first.metrics:
             raise ValuesDecide(
@@ -109,11 +111,11 @@ class Ways:
                 f"{answers.lines[-1]}: values decide which metrics the step gives; give all of "
                 "them, and choose their values by torch.where",
             )
-        results = self.values.add(traced.module)
+        results, places = self.values.add(traced.module)
         first = 1 + len(traced.metrics)
         asked = (PlainAOTOutput(first + number) for number in range(len(answers.asked)))
         conditions = [results.pop(descriptor) for descriptor in asked]
-        return Way(answers.told, answers.lines, results, conditions)
+        return Way(answers.told, answers.lines, results, conditions, places)
 
 
 def complete(values: SharedValues, *ways: Results) -> None:
