@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import re
+import traceback
 from typing import Callable, Iterator, Optional, Sequence
 
 import torch
@@ -12,6 +14,7 @@ from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput, P
 
 from ..dtypes import short_name
 from ..errors import E, ExportError
+from ..step.places import at_line, said_location
 from .decisions import Answers, ValuesDecide, answering, is_answering
 from .joint_graph import JointGraph
 from .running import RunStep
@@ -21,6 +24,8 @@ from .step_loss import check_outputs
 # So many ways through a step are traced, or through a place of it that stands apart: each takes the
 # time of a capture.
 MOST_WAYS = 16
+# Of torch.stack and torch.cat.
+_OF_NONE = re.compile("expects (a non-empty|at least one)")
 
 
 class WithoutLoss(Exception):
@@ -43,6 +48,10 @@ def without_loss(step: RunStep) -> Iterator[None]:
         yield
     except Exception as error:
         failure = error
+    if is_answering() and failure is not None and _fails_in_eager(failure):
+        place = said_location("".join(traceback.format_exception(failure)))
+        what = f"the step's code fails ({type(failure).__name__}: {failure})"
+        raise WithoutLoss(ExportError(E.VALUE_DEPENDENT, at_line(place, what))) from failure
     loss = step.outputs[0]
     # Of a tensor of one element eager mode takes gradients, whatever its shape.
     is_one = isinstance(loss, torch.Tensor) and [str(size) for size in loss.shape] == ["1"]
@@ -53,6 +62,13 @@ def without_loss(step: RunStep) -> Iterator[None]:
             raise WithoutLoss(error) from failure
     if failure is not None:
         raise failure
+
+
+def _fails_in_eager(failure: Exception) -> bool:
+    """Whether it is Python's or PyTorch's error about having none of something, which eager mode has on
+    this way through the step too."""
+    is_of_none = _OF_NONE.search(str(failure)) is not None
+    return is_of_none or isinstance(failure, (ZeroDivisionError, IndexError))
 
 
 @dataclasses.dataclass
