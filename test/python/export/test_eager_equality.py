@@ -3,7 +3,10 @@
 import contextlib
 import functools
 import pathlib
+import random
+import sys
 import threading
+import types
 from typing import Any
 
 import pytest
@@ -80,6 +83,25 @@ def test_batch_norm_over_all_batches(tmp_path: pathlib.Path) -> None:
     step.loss(step.model, **step.inputs)
     for name, buffer in step.model.named_buffers():
         torch.testing.assert_close(results["buffer_update", name], buffer)
+
+
+def test_models_of_transformers_draw_for_layers_in_python(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that a number of Python's, which MusicGen draws without LayerDrop too, is no refusal."""
+    library = types.ModuleType("transformers.models.drops")
+    library.random = random
+    monkeypatch.setitem(sys.modules, library.__name__, library)
+
+    class Drops(nn.Linear):
+        layerdrop = 0.0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            skips = library.random.uniform(0, 1) < self.layerdrop
+            return x if skips else super().forward(x)
+
+    Drops.__module__ = library.__name__
+    assert_same_as_eager(classify(nn.Sequential(Drops(8, 8), nn.Linear(8, 3))), tmp_path)
 
 
 def test_models_of_transformers_run_every_layer(tmp_path: pathlib.Path) -> None:
