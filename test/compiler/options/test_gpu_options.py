@@ -125,4 +125,5 @@ def test_nccl_exchanges_matrices(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     found = run("gpt", 2, "device=cuda schedule=overlap", nccl, "--muon")
     assert "without a CUDA graph" not in found.output
     assert same_bits(found, run("gpt", 2, PLAIN, (), "--muon"))
-    assert found.losses == pytest.approx(run("gpt", 2, "", (), "--muon").losses, rel=1e-5)
+    # Muon's iteration in bfloat16 makes more of last bits, in which processors differ.
+    assert found.losses == pytest.approx(run("gpt", 2, "", (), "--muon").losses, rel=1e-4)

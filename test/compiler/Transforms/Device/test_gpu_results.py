@@ -91,6 +91,7 @@ def test_the_table_has_what_differs() -> None:
             found |= look_at(info)
         except Exception:
             unseen.add(info.name)
-    assert unseen == UNSEEN
+    # Processors without AVX-512 have no LSTM of bfloat16.
+    assert unseen - {"nn.LSTM"} == UNSEEN
     assert found <= known()
     assert ("_native_batch_norm_legit_no_training", 1) in found
