@@ -18,7 +18,7 @@ from torch._functorch._aot_autograd.descriptors import PlainAOTOutput
 
 from ..errors import E, ExportError
 from .changes import Change, Changed, Told
-from .chosen_values import checked
+from .chosen_values import all_hold, checked
 from .decisions import ValuesDecide
 from .shared_values import Cycle, Results, Value, reached
 from .ways import MOST_WAYS, Way, Ways, complete, require_alike
@@ -113,7 +113,8 @@ class Apart:
     def _way(self, given: Sequence[bool]) -> Way:
         given = tuple(given)
         if given not in self._known:
-            self._known[given] = self._ways.way(given)
+            way = self._ways.way(given)
+            self._known[given] = self._known[way.told] = way
         return self._known[given]
 
     def _with_loss(self, way: Way) -> Way:
@@ -163,8 +164,7 @@ class Apart:
 
     def _met(self, begin: int, way: Way) -> int:
         """How many decisions at the ends of the first way and of another one are on the same lines."""
-        pairs = zip(reversed(self._first.lines[begin + 1 :]), reversed(way.lines[begin + 1 :]))
-        return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        return _common(self._first.lines[:begin:-1], way.lines[:begin:-1])
 
     def _ways_through(self, begin: int, behind: int) -> list[Way]:
         """All ways but the first that part from it at a decision with this number or behind it, in
@@ -215,13 +215,8 @@ class Apart:
         known += [(k, other) for k, (p, other) in enumerate(self._parting) if p is place]
         number, near = max(known, key=lambda pair: _common(pair[1].told, way.told))
         conditions = near.conditions[place.begin : _common(near.told, way.told) + 1]
-        fails: list[Value] = []
-        for condition, answer in zip(conditions, way.told[place.begin :]):
-            flag = changed.of(condition, number)
-            fails.append(flag if answer else values.call(flag, _aten.logical_not.default, flag))
-        whole = fails[0]
-        for flag in fails[1:]:
-            whole = values.call(whole, _aten.logical_and.default, whole, flag)
+        told = way.told[place.begin : place.begin + len(conditions)]
+        whole = all_hold(values, [changed.of(c, number) for c in conditions], told)
         passes = values.call(whole, _aten.logical_not.default, whole)
         text = f"{self._line(place)}: by what values decide here, {way.error.message}"
         loss = PlainAOTOutput(0)
@@ -267,8 +262,8 @@ def _size(way: Way) -> int:
     return len(reached(value for value in (way.results or {}).values() if value is not None))
 
 
-def _common(one: Sequence[bool], other: Sequence[bool]) -> int:
-    """How many answers at their beginnings are the same."""
+def _common(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many members at their beginnings are the same."""
     return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other))))
 
 

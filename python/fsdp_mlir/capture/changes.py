@@ -11,7 +11,7 @@ from typing import Any, Mapping, Optional, Sequence
 
 import torch
 
-from .chosen_values import are_alike, lie_alike
+from .chosen_values import all_hold, are_alike, lie_alike
 from .shared_values import Made, Results, SharedValues, Value, map_values, reached
 from .summands import Summand, is_sum, missing
 
@@ -173,25 +173,16 @@ class Changed:
             if self._told is None or at is None:
                 result = other
                 continue
-            about = {"dtype": at.meta["val"].dtype, "device": "cpu"}
-            zero = self._values.call(at, _aten.scalar_tensor.default, 0, **about)
-            flags = [self.of(condition, number) for condition, _ in self._told[number]]
+            zero = self._values.number(at, 0)
+            flags = [self.of(condition, number) for condition in self._conditions(number)]
             result = self._chosen(number, flags, other or zero, result or zero)
         return result
 
     def _chosen(self, number: int, flags: Sequence[Value], other: Value, value: Value) -> Value:
         """`other` where the step goes the way of a change."""
         assert self._told is not None
-        whole: Optional[Value] = None
-        for flag, (_, answer) in zip(flags, self._told[number], strict=True):
-            if not answer:
-                flag = self._values.call(flag, _aten.logical_not.default, flag)
-            whole = flag if whole is None else self._both(whole, flag)
-        assert whole is not None
+        whole = all_hold(self._values, flags, [answer for _, answer in self._told[number]])
         return self._values.call(value, _aten.where.self, whole, other, value)
-
-    def _both(self, one: Value, other: Value) -> Value:
-        return self._values.call(one, _aten.logical_and.default, one, other)
 
     def _task(self, value: Value, change: Optional[int], without: int) -> _Task:
         if change is not None:
@@ -250,9 +241,7 @@ class Changed:
         """
         if self._told is None or summand is None:
             return None
-        about = {"dtype": summand.meta["val"].dtype, "device": "cpu"}
-        nothing = self._values.call(summand, _aten.scalar_tensor.default, -0.0, **about)
-        return self._chosen(number, flags, nothing, summand)
+        return self._chosen(number, flags, self._values.number(summand, -0.0), summand)
 
     def _again(self, value: Value, operands: Sequence[Optional[Value]]) -> Optional[Value]:
         """The call of `value` with these operands; of a sum of gradients those that are there, and of

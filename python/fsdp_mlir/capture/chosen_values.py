@@ -10,7 +10,7 @@ that NaN on the way that is not taken stays there.
 from __future__ import annotations
 
 import operator
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, Optional, Sequence
 
 import torch
 
@@ -39,6 +39,19 @@ def chosen(values: SharedValues, condition: Value, yes: Results, no: Results) ->
 def checked(values: SharedValues, condition: Value, text: str, token: Value) -> Value:
     """`token`, which is given only where `condition` holds."""
     return values.call(token, _CHECK, condition, text, token)
+
+
+def all_hold(values: SharedValues, conditions: Sequence[Value], answers: Sequence[bool]) -> Value:
+    """Whether each of some conditions is what its answer says."""
+    whole: Optional[Value] = None
+    for condition, answer in zip(conditions, answers, strict=True):
+        if not answer:
+            condition = values.call(condition, _aten.logical_not.default, condition)
+        if whole is not None:
+            condition = values.call(whole, _aten.logical_and.default, whole, condition)
+        whole = condition
+    assert whole is not None
+    return whole
 
 
 def _checked_where(
@@ -129,8 +142,7 @@ class _Choice:
             one = yes or no
             if one is None:
                 return None
-            dtype = one.meta["val"].dtype
-            zero = self._values.call(one, _aten.scalar_tensor.default, 0, dtype=dtype, device="cpu")
+            zero = self._values.number(one, 0)
             yes, no = yes or zero, no or zero
         return self._of((yes, no)) or self._selected(yes, no)
 

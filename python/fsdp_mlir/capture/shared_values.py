@@ -154,6 +154,13 @@ class SharedValues:
             meta["val"] = op(*map_values(args, lambda value: value.meta["val"]), **kwargs)
         return self.value("call_function", op, arguments, meta, at.place, None)
 
+    def number(self, at: Value, number: float) -> Value:
+        """A number beside `at`, of its dtype."""
+        dtype = at.meta["val"].dtype
+        return self.call(
+            at, torch.ops.aten.scalar_tensor.default, number, dtype=dtype, device="cpu"
+        )
+
     def input(self, descriptor: Any) -> Value:
         """The input with a descriptor."""
         inputs = (value for value in self._values.values() if value.op == "placeholder")
