@@ -125,5 +125,6 @@ def test_nccl_exchanges_matrices(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     found = run("gpt", 2, "device=cuda schedule=overlap", nccl, "--muon")
     assert "without a CUDA graph" not in found.output
     assert same_bits(found, run("gpt", 2, PLAIN, (), "--muon"))
-    # Muon's iteration in bfloat16 makes more of last bits, in which processors differ.
-    assert found.losses == pytest.approx(run("gpt", 2, "", (), "--muon").losses, rel=1e-4)
+    # Muon's iteration in bfloat16 makes more of last bits: 2e-5 where its products are not oneDNN's.
+    most = 1e-5 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else 5e-5
+    assert found.losses == pytest.approx(run("gpt", 2, "", (), "--muon").losses, rel=most)

@@ -111,6 +111,27 @@ def assert_same_as_eager(step: TrainingStep, folder: pathlib.Path) -> Exported:
     return exported
 
 
+def compare(step: TrainingStep, exported: Exported, inputs: Tensors) -> None:
+    """Loss, gradients and buffers of the model's state of now and a batch, bit by bit; zeros where
+    eager has no gradient."""
+    before = {name: tensor.clone() for name, tensor in step.model.state_dict().items()}
+    exported.weights.update(before)
+    exported.weights.update({f"fsdp.input.{name}": tensor for name, tensor in inputs.items()})
+    results = exported.run()
+    torch.manual_seed(5)
+    step.model.zero_grad()
+    loss = step.loss(step.model, **inputs)
+    loss.backward()
+    expected = {("loss", ""): loss.detach()}
+    for name, parameter in step.model.named_parameters():
+        expected["gradient", name] = parameter.grad if parameter.grad is not None else parameter * 0
+    for name, buffer in step.model.named_buffers():
+        expected["buffer_update", name] = buffer.clone()
+    step.model.load_state_dict(before)
+    for key, value in results.items():
+        assert torch.equal(value, expected[key]), key
+
+
 def sgd(model: torch.nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.1)
 

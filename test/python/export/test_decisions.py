@@ -7,7 +7,7 @@ from typing import Any, Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import Exported, export, sgd
+from exporting import compare, export, sgd
 from torch import Tensor, nn
 
 from fsdp_mlir import ExportError, TrainingStep
@@ -48,25 +48,6 @@ def step_of(body: Callable[..., Tensor], **options: Any) -> TrainingStep:
         inputs=batch("both"),
         **options,
     )
-
-
-def compare(step: TrainingStep, exported: Exported, inputs: dict[str, Tensor]) -> None:
-    """Loss, gradients and buffers of the batch, bit by bit; zeros where eager has no gradient."""
-    before = {name: tensor.clone() for name, tensor in step.model.state_dict().items()}
-    exported.weights["fsdp.input.x"] = inputs["x"]
-    results = exported.run()
-    torch.manual_seed(5)
-    step.model.zero_grad()
-    loss = step.loss(step.model, **inputs)
-    loss.backward()
-    expected = {("loss", ""): loss.detach()}
-    for name, parameter in step.model.named_parameters():
-        expected["gradient", name] = parameter.grad if parameter.grad is not None else parameter * 0
-    for name, buffer in step.model.named_buffers():
-        expected["buffer_update", name] = buffer.clone()
-    step.model.load_state_dict(before)
-    for key, value in results.items():
-        assert torch.equal(value, expected[key]), key
 
 
 def head(m: Model, h: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import Exported, export, sgd
+from exporting import compare, export, sgd
 from torch import Tensor, nn
 
 from fsdp_mlir import ExportError, TrainingStep
@@ -112,25 +112,6 @@ def step_of(model: nn.Module) -> TrainingStep:
     )
 
 
-def compare(step: TrainingStep, exported: Exported) -> None:
-    """Loss, gradients and buffers, bit by bit; zeros where eager has no gradient."""
-    before = {name: tensor.clone() for name, tensor in step.model.state_dict().items()}
-    exported.weights.update(before)
-    exported.weights.update({f"fsdp.input.{name}": x for name, x in step.inputs.items()})
-    results = exported.run()
-    step.model.zero_grad()
-    loss = step.loss(step.model, **step.inputs)
-    loss.backward()
-    expected = {("loss", ""): loss.detach()}
-    for name, parameter in step.model.named_parameters():
-        expected["gradient", name] = parameter.grad if parameter.grad is not None else parameter * 0
-    for name, buffer in step.model.named_buffers():
-        expected["buffer_update", name] = buffer.clone()
-    step.model.load_state_dict(before)
-    for key, value in results.items():
-        assert torch.equal(value, expected[key]), key
-
-
 def test_each_place_decides_for_itself(tmp_path: pathlib.Path) -> None:
     torch.manual_seed(1)
     step = step_of(Layered(FirstBatch(), Range(), Experts(), Checked()))
@@ -142,7 +123,7 @@ def test_each_place_decides_for_itself(tmp_path: pathlib.Path) -> None:
         for name, buffer in step.model.named_buffers():
             is_known = int(name.split(".")[1]) % 3 < trial % 4
             buffer.copy_(torch.rand(buffer.shape) + 0.5 if is_known else torch.zeros(()))
-        compare(step, exported)
+        compare(step, exported, step.inputs)
 
 
 @pytest.mark.provokes("FSDP-E0206")

@@ -50,7 +50,7 @@ def test_linear_classifier_learns(train, tmp_path: Path) -> None:
     }
     assert (tmp_path / "out" / "loss.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "out" / "report.html").read_text()
-    assert str(tmp_path / "out" / "report.html") in out
+    assert re.search(rf"report +{re.escape(str(tmp_path / 'out' / 'report.html'))}$", out, re.M)
     for said in (
         "linear_classifier.py on 2 ranks",
         "measured in step",
