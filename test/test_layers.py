@@ -103,6 +103,24 @@ def test_a_package_of_python_imports_only_what_lies_before() -> None:
     assert upwards == []
 
 
+def test_a_folder_of_the_capture_imports_only_what_lies_before() -> None:
+    order = "graph values state padding operators ways".split()
+    capture = ROOT / "python/fsdp_mlir/capture"
+    assert {path.parent.name for path in capture.glob("*/*.py")} == set(order)
+    # A way is what the running of a step gives, with its loss.
+    above = {"ways": {"running.py", "step_loss.py"}}
+    upwards = [
+        (str(file.relative_to(ROOT)), str(imported.relative_to(ROOT)))
+        for place, folder in enumerate(order)
+        for file in (capture / folder).glob("*.py")
+        for imported in module_imports(file)
+        if imported.is_file() and capture in imported.parents
+        if imported.parent.name not in order[: place + 1]
+        and imported.name not in above.get(folder, ())
+    ]
+    assert upwards == []
+
+
 def module_imports(file: pathlib.Path) -> set[pathlib.Path]:
     """The files of fsdp_mlir that a file of it imports by their names."""
     found = set()

@@ -24,10 +24,10 @@ from .errors import (
     note,
 )
 from .archive.container import FORMAT_VERSION, build_archive
-from .capture.changed_parameters import UntrainedParametersChanged
+from .capture.graph.changed_parameters import UntrainedParametersChanged
 from .capture.context import without_pytorchs_log
-from .capture.kept_numbers import KeptNumber, NumbersKept
-from .capture.program import Program
+from .capture.state.kept_numbers import KeptNumber, NumbersKept
+from .capture.graph.program import Program
 from .capture.step_graph import capture
 from .step.clipping import describe_clipping
 from .data.checks import column_names, warn_of_loader
@@ -44,7 +44,7 @@ from .step.on_host import on_host
 from .step.pairs import as_held, check_complex
 from .rules.optimizer import describe_optimizer, warn_untrained
 from .rules.schedule import read_schedule
-from .capture.rewrite import prepare
+from .capture.graph.rewrite import prepare
 from .step.strides import row_major_strides
 from .step.scaler import describe_scaler, scaler_states
 from .step.programs import StepProgram, check_batches, programs_of, shapes_text

@@ -135,8 +135,8 @@ def eager(step: Any, steps: int) -> Trained:
 
 def trained(step: Any, world: int, steps: int) -> Trained:
     """By PyTorch, with what libraries leave to chance fixed or drawn as a compiled step does."""
-    from fsdp_mlir.capture.library_defaults import every_layer, one_size_of_images
-    from fsdp_mlir.capture.spec_augment import spans_by_torch
+    from fsdp_mlir.capture.operators.library_defaults import every_layer, one_size_of_images
+    from fsdp_mlir.capture.operators.spec_augment import spans_by_torch
 
     with every_layer(step.model), spans_by_torch(step.model), one_size_of_images():
         return eager(step, steps) if world == 1 else averaged(step, world, steps)

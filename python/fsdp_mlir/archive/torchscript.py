@@ -16,8 +16,8 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from ..capture.nodes import is_backward, refusal, source
-from ..capture.program import Program
+from ..capture.graph.nodes import is_backward, refusal, source
+from ..capture.graph.program import Program
 from ..dtypes import DTYPES, dtype_name
 from ..errors import E, ExportError
 from ..step.places import at_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from ..capture.nodes import of_a_library, refusal
+from ..capture.graph.nodes import of_a_library, refusal
 from ..errors import E
 from ..step.dense import REMEDY
 

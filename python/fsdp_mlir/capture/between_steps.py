@@ -15,8 +15,8 @@ from torch import fx
 from ..errors import E, ExportError, warn
 from ..step.places import PYTORCH, at_line
 from .dynamo import NotFollowed
-from .nodes import location
-from .reached import Holder
+from .graph.nodes import location
+from .state.reached import Holder
 
 _DYNAMO = os.path.join(PYTORCH, "_dynamo")
 

@@ -12,22 +12,22 @@ from typing import Any, Iterator, Mapping, Sequence
 import torch
 from torch import fx
 
-from .autocast import check_autocast
+from .operators.autocast import check_autocast
 from .context import capture_settings
 from ..errors import E, ExportError
 from ..package import is_local
-from .late_decisions import numbers_to_keep
+from .state.late_decisions import numbers_to_keep
 from .lost_output import named_where_run
-from .memory_orders import without_gaps
-from .nodes import refused_higher_order, state_of
-from .python_floats import as_number
+from .graph.memory_orders import without_gaps
+from .graph.nodes import refused_higher_order, state_of
+from .values.python_floats import as_number
 from ..step.names import StateNames
-from .python_state import PythonState, warn_changed
-from .reached import Reached
-from .replaced_buffers import NeedsCopies
-from .trials import Trials
-from .value_checks import AnyNumber
-from .without_values import raised_by_step
+from .state.python_state import PythonState, warn_changed
+from .state.reached import Reached
+from .state.replaced_buffers import NeedsCopies
+from .state.trials import Trials
+from .values.value_checks import AnyNumber
+from .state.without_values import raised_by_step
 
 
 class NotFollowed(Exception):

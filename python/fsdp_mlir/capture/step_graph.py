@@ -13,36 +13,36 @@ from typing import Callable, Mapping, Optional, Sequence
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from .autocast import autocast_of_the_cpu
-from .activation_checkpoints import forwards_in_checkpoints
-from .batch_norm import cumulative_averages
+from .operators.autocast import autocast_of_the_cpu
+from .operators.activation_checkpoints import forwards_in_checkpoints
+from .operators.batch_norm import cumulative_averages
 from .between_steps import other_numbers, say_kept, states_unread
-from .complex_parameters import hold_in_pairs
+from .graph.complex_parameters import hold_in_pairs
 from .context import SharedForward, eval_mode, inference_without_gradients
-from .counts import counts_of_known_size
-from .custom_operators import bodies_say_shapes
-from .eager_kernels import eager_interpolation, eager_results
-from .encoder_layers import encoder_layers_by_parts
+from .operators.counts import counts_of_known_size
+from .operators.custom_operators import bodies_say_shapes
+from .operators.eager_kernels import eager_interpolation, eager_results
+from .operators.encoder_layers import encoder_layers_by_parts
 from ..step.eager_only import no_side_effects
 from ..errors import E, ExportError, note
-from .general_sizes import general_sizes
+from .values.general_sizes import general_sizes
 from .explain import Refusal
-from .inverse_stft import eager_inverse_stft
-from .joint_graph import JointGraph, describe
-from .library_defaults import choices_for_graphs, note_unchecked
+from .operators.inverse_stft import eager_inverse_stft
+from .graph.joint_graph import JointGraph, describe
+from .operators.library_defaults import choices_for_graphs, note_unchecked
 from .mixed_precision import MixedPrecision
 from ..step.memory import storage_of
 from ..step.names import StateNames
-from .product_dtypes import require_one_dtype
-from .program import Program
-from .reached import Holder, Reached
-from .region_pooling import tensor_code_of_torchvision
-from .same_graph import first_difference
-from .sequences import static_sequences
-from .sparse import dense_gradients, gradients_through_to_dense
-from .memory_orders import hold_row_major
+from .graph.product_dtypes import require_one_dtype
+from .graph.program import Program
+from .state.reached import Holder, Reached
+from .operators.region_pooling import tensor_code_of_torchvision
+from .graph.same_graph import first_difference
+from .operators.sequences import static_sequences
+from .operators.sparse import dense_gradients, gradients_through_to_dense
+from .graph.memory_orders import hold_row_major
 from .step_loss import StepLoss
-from .torchscript_code import plain_torchscript
+from .operators.torchscript_code import plain_torchscript
 from .traced_step import traced_step, give_static_sizes
 from ..step.places import at_line
 from ..step.programs import StepProgram

@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 import torch
 
 from .context import SharedForward
-from .python_floats import read_value
+from .values.python_floats import read_value
 from ..dtypes import short_name
 from ..errors import E, ExportError
 from ..step.turns import Turn

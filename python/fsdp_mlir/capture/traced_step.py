@@ -22,24 +22,24 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ..errors import E, ExportError, note
 from ..step.names import StateNames
 from ..step.places import at_line
-from .backward_updates import return_what_backward_writes
-from .both_ways import BothWays
+from .state.backward_updates import return_what_backward_writes
+from .ways.both_ways import BothWays
 from .context import said_to_compile
-from .custom_operators import inline_custom_operators
+from .operators.custom_operators import inline_custom_operators
 from .dynamo import NotFollowed, follow
 from .explain import Refusal, explain_capture_error, located
-from .joint_graph import JointGraph
-from .kept_numbers import NumbersKept, kept_refusal
-from .known_values import StandIns
+from .graph.joint_graph import JointGraph
+from .state.kept_numbers import NumbersKept, kept_refusal
+from .graph.known_values import StandIns
 from .lost_output import named_where_followed, named_where_run
-from .mask_rules import rule_of
-from .python_state import PythonState
+from .padding.rules import rule_of
+from .state.python_state import PythonState
 from .running import RunStep, run_and_differentiate
-from .same_graph import reads_known_numbers
-from .static_sizes import make_static
+from .graph.same_graph import reads_known_numbers
+from .padding.static_sizes import make_static
 from .step_loss import StepLoss, check_outputs
-from .ways import without_loss
-from .without_values import ON_VALUES, raised_by_step
+from .ways.ways import without_loss
+from .state.without_values import ON_VALUES, raised_by_step
 
 
 def traced_step(
@@ -107,7 +107,7 @@ def traced_step(
                 refusal = refusal if own is not None else explain_capture_error(failure, None)
                 asked = names.unsettled(refusal.buffers)
                 if names.kept or asked:  # numbers that it keeps, or buffers that may be settled
-                    raise kept_refusal(refusal, names.kept) if names.kept else refusal
+                    raise kept_refusal(refusal.line, names.kept) if names.kept else refusal
                 return _both_ways(functools.partial(run, True), own, refusal)
     if names.kept:
         return traced  # of which there is a note

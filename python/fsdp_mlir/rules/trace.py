@@ -12,7 +12,7 @@ from typing import Any, Callable, Collection, Iterator, Optional
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..capture.nodes import is_random
+from ..capture.graph.nodes import is_random
 from .branches import Branches, Way
 from .functional import calls_of_members, functional_form
 from .memory import Memory

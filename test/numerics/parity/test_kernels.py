@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fsdp_mlir import TrainingStep
-from fsdp_mlir.capture.library_defaults import every_layer
+from fsdp_mlir.capture.operators.library_defaults import every_layer
 from support import chain, reference
 
 GPT = pathlib.Path(__file__).parent / "models" / "gpt.py"

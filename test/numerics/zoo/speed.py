@@ -27,7 +27,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1]), str(HERE.parents[2] / "python")
 
 import fsdp_mlir  # noqa: E402
 from check import STEP_FILE  # noqa: E402
-from fsdp_mlir.capture.library_defaults import every_layer  # noqa: E402
+from fsdp_mlir.capture.operators.library_defaults import every_layer  # noqa: E402
 from support import outcomes, reference  # noqa: E402
 from support.outcomes import PASSED, REFUSED, Outcome, Stage, failure  # noqa: E402
 from zoo import read_table, warm_up  # noqa: E402

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from fsdp_mlir.capture.eager_kernels import eager_results
+from fsdp_mlir.capture.operators.eager_kernels import eager_results
 
 aten = torch.ops.aten
 

@@ -7,8 +7,8 @@ import torch
 from torchvision.ops import deform_conv2d as eager_convolution
 from torchvision.ops import roi_align as eager
 
-from fsdp_mlir.capture.deformable_convolution import deform_conv2d
-from fsdp_mlir.capture.region_pooling import ps_roi_align, roi_align, roi_pool
+from fsdp_mlir.capture.operators.deformable_convolution import deform_conv2d
+from fsdp_mlir.capture.operators.region_pooling import ps_roi_align, roi_align, roi_pool
 
 # In a map, over its edges, larger than it, outside it, and empty.
 BOXES = [[1, 2, 6, 7], [-3, -3, 4, 2], [-9, -9, 30, 30], [40, 40, 50, 50], [2, 2, 2, 2]]

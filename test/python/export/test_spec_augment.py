@@ -14,7 +14,7 @@ import torch
 from exporting import assert_same_as_eager, classify
 from torch import nn
 
-from fsdp_mlir.capture.spec_augment import draw_spans, spans_by_torch
+from fsdp_mlir.capture.operators.spec_augment import draw_spans, spans_by_torch
 
 LENGTH, SPAN = 40, 5
 

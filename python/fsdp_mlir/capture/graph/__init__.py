@@ -1,0 +1,1 @@
+"""What a captured graph is: its calls, its form, its arguments and results."""

@@ -1,0 +1,1 @@
+"""Operators and modules that capture gives another form: one that a graph can hold."""

@@ -1,0 +1,1 @@
+"""Sizes that depend on values, made static: tensors with padding, and a rule for each operator."""

@@ -1,0 +1,192 @@
+"""Operators that read and write at places with padding among them, as `rules` has them."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+from torch import fx
+
+from .shapes import places_of
+from .sources import dims_of_index, is_mask, without_masks
+from ..graph.nodes import arguments_of
+from .static_form import Rule, StaticForm, aten
+
+
+def _counted_from_front(form: StaticForm, tensor: fx.Node, dim: int, index: Any) -> Any:
+    """`index` along `dim` of `tensor`, where it may count from the end, and padding's is 0."""
+    index = form.filled(index, 0)
+    size = form.shape(tensor)[dim]
+    if isinstance(size, int):
+        return index
+    moved = form.call(aten.add.Tensor, index, form.count(size))
+    found = form.call(aten.where.self, form.call(aten.lt.Scalar, index, 0), moved, index)
+    form.note(found, form.shape(index))
+    return found
+
+
+def _index(form: StaticForm, node: fx.Node) -> fx.Node:
+    values = arguments_of(node)
+    tensor, indices = values["self"], values["indices"]
+    size = None
+    if any(map(is_mask, indices)):
+        first, given, _ = dims_of_index(indices, len(form.shape(tensor)))
+        size = form.shape(node)[first + given - 1]
+        indices = without_masks(form, node, indices, size)
+    found = [
+        index if index is None else _counted_from_front(form, tensor, dim, index)
+        for dim, index in enumerate(indices)
+    ]
+    return form.again(node, indices=found)
+
+
+def _index_put(form: StaticForm, node: fx.Node) -> fx.Node:
+    """What padding writes goes into a row behind the others."""
+    values = arguments_of(node)
+    tensor, indices, given = values["self"], values["indices"], values["values"]
+    if any(map(is_mask, indices)):
+        if not form.padded(given) and not form.padded(tensor):
+            if not any(form.padded(index) for index in indices if index is not None):
+                return form.again(node)
+        first, count, rank = dims_of_index(indices, len(form.shape(tensor)))
+        from_end = rank - (first + count - 1)
+        shape = form.shape(given)
+        size = shape[-from_end] if len(shape) >= from_end and shape[-from_end] != 1 else None
+        indices = without_masks(form, node, indices, size)
+    places = [
+        None if index is None else _counted_from_front(form, tensor, dim, index)
+        for dim, index in enumerate(indices)
+    ]
+    behind = {}
+    for dim, index in enumerate(indices):
+        if index is not None and form.padded(index):
+            counted = form.counted_in(form.shape(index), form.padded(index))
+            length = tensor.meta["val"].shape[dim]
+            places[dim] = form.chosen(counted, places[dim], length)
+            behind[dim] = length
+    whole = form.again(node, self=_longer(form, tensor, list(behind)), indices=places)
+    for dim, length in behind.items():
+        whole = form.call(aten.slice.Tensor, whole, dim, 0, length)
+    return whole
+
+
+_ZEROS = (aten.zeros.default, aten.new_zeros.default, aten.zeros_like.default)
+
+
+def _longer(form: StaticForm, tensor: fx.Node, dims: Sequence[int]) -> fx.Node:
+    """`tensor` with one more element along each of `dims`."""
+    if not dims:
+        return tensor
+    shape = list(tensor.meta["val"].shape)
+    if tensor.target in _ZEROS:
+        for dim in dims:
+            shape[dim] += 1
+        dtype = tensor.meta["val"].dtype
+        return form.call(aten.zeros.default, shape, dtype=dtype, device="cpu")
+    for dim in dims:
+        row = form.call(aten.slice.Tensor, tensor, dim, 0, 1)
+        tensor = form.call(aten.cat.default, [tensor, row], dim)
+    return tensor
+
+
+def _scatter(form: StaticForm, node: fx.Node) -> fx.Node:
+    """As `_index_put`, along one dimension."""
+    values = arguments_of(node)
+    tensor, index = values["self"], values["index"]
+    dim = form.dim(node, tensor)
+    padded = form.padded(index)
+    if len(form.shape(index)) == max(1, len(form.shape(tensor))):
+        along = [d for d in padded if d == dim or form.shape(index)[d] != form.shape(tensor)[d]]
+    else:
+        along = padded
+    if not along:
+        return form.again(node, index=form.filled(index, 0))
+    counted = form.counted_in(form.shape(index), padded)
+    length = tensor.meta["val"].shape[dim]
+    places = form.chosen(counted, index, length)
+    whole = form.again(node, self=_longer(form, tensor, [dim]), index=places)
+    return form.call(aten.slice.Tensor, whole, dim, 0, length)
+
+
+def _gather(name: str) -> Rule:
+    """Of operators that read one element for each of an index, whose padding reads the first."""
+
+    def rule(form: StaticForm, node: fx.Node) -> fx.Node:
+        values = arguments_of(node)
+        return form.again(node, **{name: form.filled(values[name], 0)})
+
+    return rule
+
+
+def _embedding_backward(form: StaticForm, node: fx.Node) -> fx.Node:
+    values = arguments_of(node)
+    gradient, indices = values["grad_output"], values["indices"]
+    return form.again(node, grad_output=form.filled(gradient, 0), indices=form.filled(indices, 0))
+
+
+def _masked_scatter(form: StaticForm, node: fx.Node) -> fx.Node:
+    """What is written is taken from the front, and padding takes nothing."""
+    values = arguments_of(node)
+    tensor, mask, source = values["self"], values["mask"], values["source"]
+    if form.padded(tensor) and form.shape(mask) != form.shape(tensor):
+        raise form.refused(node, "a mask of another shape")
+    if form.padded(source) not in ([], [0]):
+        raise form.refused(node, "elements that count would not be side by side")
+    return form.again(node, mask=form.filled(mask, False))
+
+
+def _part(form: StaticForm, node: fx.Node) -> fx.Node:
+    """A part of a known length of a dimension without padding is written: at a known place as ever,
+    else at places that are numbers of the graph."""
+    values = arguments_of(node)
+    tensor = values["self"]
+    dim = form.dim(node, tensor)
+    index, start, end = (form.size_of(values.get(name)) for name in ("index", "start", "end"))
+    if dim in form.padded(tensor):
+        return _part_of_padded(form, node, dim, start, end)
+    if all(place is None or isinstance(place, int) for place in (index, start, end)):
+        return form.again(node)
+    source = values["src"]
+    if index is not None:
+        start, source = index, form.call(aten.unsqueeze.default, source, dim)
+    if form.padded(values["src"]) or isinstance(start, (int, type(None))):
+        raise form.refused(node, "it writes at places that depend on values")
+    if values.get("step", 1) != 1:
+        raise form.refused(node, "it writes at every other place")
+    places = places_of(form, node, dim, start, source.meta["val"].shape[dim])
+    return form.call(aten.index_copy.default, tensor, dim, places, source)
+
+
+def _part_of_padded(form: StaticForm, node: fx.Node, dim: int, start: Any, end: Any) -> fx.Node:
+    """A part of a dimension with padding is written, from a known place on: `x[1:] = 0`. What is written
+    behind what counts is padding."""
+    values = arguments_of(node)
+    tensor, source = values["self"], values["src"]
+    start = 0 if start is None else start
+    from_front = isinstance(start, int) and start >= 0 and (not isinstance(end, int) or end >= 0)
+    if "index" in values or not from_front or values["step"] != 1:
+        raise form.refused(node, "it writes along the dimension of that size")
+    size, length = form.shape(tensor)[dim], tensor.meta["val"].shape[dim]
+    last = min(length, start + source.meta["val"].shape[dim])
+    if last <= start:
+        return tensor
+    source = form.call(aten.slice.Tensor, source, dim, 0, last - start)
+    whole = form.call(aten.slice_scatter.default, tensor, source, dim, start, last)
+    if end is None or end == size or isinstance(end, int) and end >= length:
+        return whole
+    written = form.call(aten.lt.Tensor, form.places(length), form.count(end))
+    written = form.along(written, dim, len(form.shape(tensor)))
+    return form.call(aten.where.self, written, whole, tensor)
+
+
+PLACES: dict[str, Rule] = {
+    "embedding": _gather("indices"),
+    "embedding_dense_backward": _embedding_backward,
+    **dict.fromkeys("gather index_select".split(), _gather("index")),
+    "index": _index,
+    **dict.fromkeys("index_put _unsafe_index_put".split(), _index_put),
+    **dict.fromkeys(
+        "index_add index_copy index_fill scatter scatter_add scatter_reduce".split(), _scatter
+    ),
+    "masked_scatter": _masked_scatter,
+    **dict.fromkeys("select_scatter slice_scatter".split(), _part),
+}

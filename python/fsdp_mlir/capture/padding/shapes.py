@@ -1,0 +1,331 @@
+"""Operators that move elements along a dimension with padding, as `rules` has them."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import sympy
+import torch
+from torch import fx
+
+from ...step.places import at_line
+from ..graph.nodes import arguments_of, location
+from .static_form import Rule, Size, StaticForm, aten, dims_of
+
+
+def _view(form: StaticForm, node: fx.Node) -> fx.Node:
+    """A view keeps what counts in front where padding is along the first of the sizes that are
+    taken together, or taken apart."""
+    tensor = arguments_of(node)["self"]
+    ours, theirs = list(form.shape(tensor)), list(form.shape(node))
+    while ours or theirs:
+        before, after = _group(form, ours, theirs)
+        if any(not isinstance(s, int) for s in (*before[1:], *after[1:])):
+            raise form.refused(node, "elements that count would not be side by side")
+        del ours[: len(before)], theirs[: len(after)]
+    try:
+        return form.again(node)
+    except RuntimeError:  # strides that depended on the size
+        tensor = form.call(aten.clone.default, tensor, memory_format=torch.contiguous_format)
+        return form.again(node, self=tensor)
+
+
+def _group(
+    form: StaticForm, ours: Sequence[Size], theirs: Sequence[Size]
+) -> tuple[list[Size], list[Size]]:
+    """The first sizes of each that have the same product, without leading ones among them."""
+    before, after = list(ours[:1]), list(theirs[:1])
+    if before == [1] and after != [1]:
+        return before, []
+    if after == [1] and before != [1]:
+        return [], after
+    while True:
+        left, right = sympy.prod(before), sympy.prod(after)
+        if sympy.simplify(left - right) == 0:
+            return before, after
+        if form.bound(left) < form.bound(right) and len(before) < len(ours):
+            before.append(ours[len(before)])
+        elif len(after) < len(theirs):
+            after.append(theirs[len(after)])
+        elif len(before) < len(ours):
+            before.append(ours[len(before)])
+        else:
+            raise form.refused(form.line, "the sizes do not match")
+
+
+def _slice(form: StaticForm, node: fx.Node) -> fx.Node:
+    values = arguments_of(node)
+    tensor = values["self"]
+    dim = form.dim(node, tensor)
+    start, end = form.size_of(values["start"]), form.size_of(values["end"])
+    last = values["end"]
+    from_end = dim in form.padded(tensor) and isinstance(end, int) and end < 0
+    if dim in form.padded(tensor):
+        if isinstance(start, int) and start < 0 or values["step"] != 1:
+            raise form.refused(node, "it counts from the end")
+        if from_end:  # at 0 where there are fewer
+            end = form.shape(tensor)[dim] + end
+            last = form.bound(end)
+    for place in (start, None if from_end else end):
+        tensor = _checked_from_front(form, node, tensor, place)
+    _settle_slice(form, node, tensor, dim, start, end)
+    if start is None or isinstance(start, int):
+        return form.again(node, self=tensor, end=last)
+    size = form.shape(node)[dim]
+    if isinstance(size, int) and dim not in form.padded(tensor):
+        return form.call(
+            aten.index_select.default, tensor, dim, places_of(form, node, dim, start, size)
+        )
+    places = form.call(aten.add.Tensor, form.places(size), form.count(start))
+    places = form.call(aten.clamp.default, places, 0, tensor.meta["val"].shape[dim] - 1)
+    return form.call(aten.index_select.default, tensor, dim, places)
+
+
+def _checked_from_front(form: StaticForm, node: fx.Node, tensor: fx.Node, place: Any) -> fx.Node:
+    """`tensor` behind a check that `place`, which a slice of it has, does not count from the end."""
+    if place is None or isinstance(place, int) or not form.may_be_negative(place):
+        return tensor
+    holds = form.call(aten.ge.Scalar, form.count(place), 0)
+    text = at_line(location(node), "a slice's place is below 0")
+    checked = form.check(holds, text, tensor)
+    form.note(checked, form.shape(tensor))
+    return checked
+
+
+def places_of(form: StaticForm, node: fx.Node, dim: int, start: Size, length: int) -> fx.Node:
+    """The `length` places along `dim` that a slice of a tensor has from `start` on, behind a check
+    that they are there."""
+    whole = arguments_of(node)["self"].meta["val"].shape[dim]
+    first = form.count(start)
+    there = form.call(
+        aten.logical_and.default,
+        form.call(aten.ge.Scalar, first, 0),
+        form.call(aten.le.Scalar, first, whole - length),
+    )
+    text = at_line(location(node), f"the step needs {length} places of {whole}")
+    first = form.check(there, text, first)
+    return form.call(aten.add.Tensor, form.places(length), first)
+
+
+def _settle_slice(
+    form: StaticForm, node: fx.Node, tensor: fx.Node, dim: int, start: Any, end: Any
+) -> None:
+    """Says how many there are between `start` and `end`, where capture has no name for it."""
+    size = form.shape(node)[dim]
+    if isinstance(size, int) or not size.is_Symbol or size in form.bounds:
+        return
+    whole = form.shape(tensor)[dim]
+    start = 0 if start is None else start
+    last = form.count(whole)
+    longest = tensor.meta["val"].shape[dim]
+    if end is not None and not (isinstance(end, int) and end >= longest):
+        last = form.call(aten.minimum.default, last, form.count(end))
+        longest = min(longest, form.bound(end))
+    count = form.call(aten.sub.Tensor, last, form.count(start))
+    form.counts[size] = form.call(aten.clamp_min.default, count, 0)
+    form.bounds[size] = max(0, longest - start) if isinstance(start, int) else longest
+
+
+def _split(form: StaticForm, node: fx.Node) -> Any:
+    """Parts whose lengths depend on values, as experts get them: each begins behind the others."""
+    values = arguments_of(node)
+    tensor, lengths = values["self"], [form.size_of(size) for size in values["split_sizes"]]
+    dim = form.dim(node, tensor)
+    if all(isinstance(length, int) for length in lengths):
+        if dim in form.padded(tensor):
+            raise form.refused(node, "parts of known lengths")
+        return form.again(node)
+    start = form.count(0)
+    for length in lengths:
+        start = form.call(aten.add.Tensor, start, form.count(length))
+    all_of_it = form.call(aten.eq.Tensor, start, form.count(form.shape(tensor)[dim]))
+    text = at_line(location(node), "the parts are not all of it")
+    tensor = form.check(all_of_it, text, tensor)
+    parts, start = [], form.count(0)
+    for length in lengths:
+        places = form.call(aten.add.Tensor, form.places(length), start)
+        places = form.call(aten.clamp_max.default, places, tensor.meta["val"].shape[dim] - 1)
+        parts.append(form.call(aten.index_select.default, tensor, dim, places))
+        start = form.call(aten.add.Tensor, start, form.count(length))
+    return tuple(parts)
+
+
+def _cat(form: StaticForm, node: fx.Node) -> fx.Node:
+    """Tensors side by side, and what counts of them in front."""
+    values = arguments_of(node)
+    tensors = values["tensors"]
+    dim = form.dim(node, node)
+    whole = form.call(aten.cat.default, tensors, dim)
+    length = form.bound(form.shape(node)[dim])
+    if not any(dim in form.padded(tensor) for tensor in tensors[:-1]):
+        if length < whole.meta["val"].shape[dim]:
+            whole = form.call(aten.slice.Tensor, whole, dim, 0, length)
+        return whole
+    masks = []
+    for tensor in tensors:
+        size = form.shape(tensor)[dim]
+        if isinstance(size, int):
+            masks.append(form.call(aten.ones.default, [size], dtype=torch.bool, device="cpu"))
+        else:
+            masks.append(form.counted(size))
+    holds = form.call(aten.cat.default, masks)
+    places = form.call(aten.nonzero_static.default, holds, size=length, fill_value=0)
+    places = form.call(aten.select.int, places, 1, 0)
+    return form.call(aten.index_select.default, whole, dim, places)
+
+
+def _flip(form: StaticForm, node: fx.Node) -> fx.Node:
+    values = arguments_of(node)
+    tensor = values["self"]
+    dims = dims_of(values["dims"], len(form.shape(tensor)))
+    padded = [dim for dim in dims if dim in form.padded(tensor)]
+    result = form.again(node, dims=[dim for dim in dims if dim not in padded])
+    for dim in padded:
+        size = form.shape(tensor)[dim]
+        places = form.places(size)
+        last = form.call(aten.sub.Scalar, form.count(size), 1)
+        places = form.call(aten.clamp_min.default, form.call(aten.sub.Tensor, last, places), 0)
+        result = form.call(aten.index_select.default, result, dim, places)
+    return result
+
+
+def _roll(form: StaticForm, node: fx.Node) -> fx.Node:
+    """By numbers of the graph, the element at each place is read at another one."""
+    values = arguments_of(node)
+    tensor = values["self"]
+    shifts = [form.size_of(shift) for shift in values["shifts"]]
+    dims = dims_of(values["dims"], len(form.shape(tensor)))
+    if set(dims) & set(form.padded(tensor)):
+        raise form.refused(node, "it mixes elements along the dimension of that size")
+    if all(isinstance(shift, int) for shift in shifts):
+        return form.again(node)
+    if len(shifts) != len(dims):
+        raise form.refused(node, "it moves elements of all dimensions as those of one")
+    for shift, dim in zip(shifts, dims):
+        length = tensor.meta["val"].shape[dim]
+        places = form.call(aten.sub.Tensor, form.places(length), form.count(shift))
+        places = form.call(aten.remainder.Scalar, places, max(1, length))
+        tensor = form.call(aten.index_select.default, tensor, dim, places)
+    return tensor
+
+
+def _select(form: StaticForm, node: fx.Node) -> fx.Node:
+    values = arguments_of(node)
+    tensor, index = values["self"], form.size_of(values["index"])
+    dim = form.dim(node, tensor)
+    size = form.shape(tensor)[dim]
+    if isinstance(index, int) and (index >= 0 or isinstance(size, int)):
+        return form.again(node)
+    place = form.count(index if not isinstance(index, int) else size + index)
+    place = form.call(aten.clamp.default, place, 0, form.bound(size) - 1)
+    row = form.call(aten.view.default, place, [1])
+    return form.call(aten.squeeze.dim, form.call(aten.index_select.default, tensor, dim, row), dim)
+
+
+def _only_at(
+    form: StaticForm, node: fx.Node, dim: int, place: fx.Node, gradient: fx.Node
+) -> fx.Node:
+    """`gradient` where an index along `dim` is `place`, and zeros elsewhere."""
+    shape = form.shape(node)
+    here = form.call(aten.eq.Tensor, form.places(shape[dim]), place)
+    here = form.along(here, dim, len(shape))
+    return form.chosen(here, form.call(aten.unsqueeze.default, gradient, dim), 0)
+
+
+def _select_backward(form: StaticForm, node: fx.Node) -> fx.Node:
+    values = arguments_of(node)
+    index = form.size_of(values["index"])
+    dim = form.dim(node, node)
+    size = form.shape(node)[dim]
+    if isinstance(index, int) and (index >= 0 or isinstance(size, int)):
+        return form.again(node)
+    place = form.count(index if not isinstance(index, int) or index >= 0 else size + index)
+    return _only_at(form, node, dim, place, values["grad_output"])
+
+
+def _slice_backward(form: StaticForm, node: fx.Node) -> fx.Node:
+    values = arguments_of(node)
+    start = form.size_of(values["start"])
+    dim = form.dim(node, node)
+    gradient = values["grad_output"]
+    size = form.shape(gradient)[dim]
+    if isinstance(start, int) and start >= 0 and values["step"] == 1:
+        # Behind what counts there may be elements that do, of which it says nothing.
+        return form.again(node, grad_output=form.filled(gradient, 0, [dim]))
+    if isinstance(form.shape(node)[dim], int) and isinstance(start, int):
+        return form.again(node)
+    if isinstance(start, int) or values["step"] != 1:
+        raise form.refused(node, "it counts from the end")
+    places = form.call(aten.sub.Tensor, form.places(form.shape(node)[dim]), form.count(start))
+    counts = form.call(
+        aten.logical_and.default,
+        form.call(aten.ge.Scalar, places, 0),
+        form.call(aten.lt.Tensor, places, form.count(size)),
+    )
+    places = form.call(aten.clamp.default, places, 0, max(0, form.bound(size) - 1))
+    moved = form.call(aten.index_select.default, gradient, dim, places)
+    return form.chosen(form.along(counts, dim, len(form.shape(node))), moved, 0)
+
+
+def _pad(form: StaticForm, node: fx.Node) -> fx.Node:
+    """A value behind what counts, up to a length: `F.pad(rows, (0, 0, 0, longest - len(rows)))`."""
+    values = arguments_of(node)
+    tensor, pads = values["self"], [form.size_of(pad) for pad in values["pad"]]
+    ours, theirs = form.shape(tensor), form.shape(node)
+    kept = [0] * len(pads)
+    result = tensor
+    for i in range(0, len(pads), 2):
+        dim = len(ours) - 1 - i // 2
+        if all(isinstance(p, int) for p in pads[i : i + 2]) and isinstance(ours[dim], int):
+            kept[i : i + 2] = pads[i : i + 2]
+            continue
+        if pads[i] != 0:
+            raise form.refused(node, "it has elements in front")
+        result = form.filled(result, values["value"], [dim])
+        kept[i + 1] = form.bound(theirs[dim]) - result.meta["val"].shape[dim]
+    return form.call(aten.constant_pad_nd.default, result, kept, values["value"])
+
+
+def _sort(form: StaticForm, node: fx.Node) -> Any:
+    """By value, and then what counts to the front, each time in the order there was."""
+    values = arguments_of(node)
+    tensor = values["self"]
+    dim = form.dim(node, tensor)
+    if dim not in form.padded(tensor):
+        return form.again(node)
+    stable = {"stable": True, "dim": dim}
+    _, first = form.results(aten.sort.stable, tensor, **stable, descending=values["descending"])
+    behind = form.call(aten.logical_not.default, form.counted_in(form.shape(tensor), [dim]))
+    behind = form.call(aten.expand.default, behind, list(tensor.meta["val"].shape))
+    behind = form.call(aten.gather.default, behind, dim, first)
+    _, second = form.results(aten.sort.stable, behind, **stable)
+    order = form.call(aten.gather.default, first, dim, second)
+    return form.call(aten.gather.default, tensor, dim, order), order
+
+
+def _arange(form: StaticForm, node: fx.Node) -> fx.Node:
+    values = arguments_of(node)
+    start, step = values.get("start", 0), values.get("step", 1)
+    if not all(isinstance(v, int) for v in (start, step)) or step < 1:
+        raise form.refused(node)
+    kinds = {name: values[name] for name in ("dtype", "layout", "device", "pin_memory")}
+    length = form.bound(form.shape(node)[0])
+    return form.call(aten.arange.start_step, start, start + step * length, step, **kinds)
+
+
+SHAPES: dict[str, Rule] = {
+    **dict.fromkeys("view _unsafe_view reshape".split(), _view),
+    "arange": _arange,
+    "cat": _cat,
+    "constant_pad_nd": _pad,
+    "flip": _flip,
+    "roll": _roll,
+    "select": _select,
+    "select_backward": _select_backward,
+    "slice": _slice,
+    "slice_backward": _slice_backward,
+    "sort": _sort,
+    "split_with_sizes": _split,
+    # By places, which are what they were.
+    **dict.fromkeys("tril triu".split(), StaticForm.again),
+}

@@ -1,0 +1,102 @@
+"""What a step decides by numbers that it keeps in Python for the next one, now or in later steps.
+
+A plan has the decisions of the export. So each one that such a number makes is tried the other way,
+on tensors without values: the step may not compute anything else then, in this step or the next.
+Other uses (an item of a list, a loop's length) are tried with larger numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Optional, Sequence
+
+from ...errors import E, ExportError
+from ...step.places import at_line
+from .outcomes import first_other_line, listed_constants
+from .reached import Place
+from .trials import Number, Trial, Trials
+from .untaken import silent, untaken
+from .watched_numbers import Decision, Site
+
+# So many decisions are tried: in a step that decides more often, each costs a run.
+_MOST_TRIALS = 64
+# So many powers of two are added to numbers, and so many of those that containers have.
+_EXPONENTS = 21
+_MOST_LISTED = 32
+
+
+def numbers_to_keep(trials: Trials, kept: Sequence[Place] = ()) -> Optional[list[Number]]:
+    """The numbers that the step keeps in Python, where it computes with one of them; None where it
+    cannot be told: trials do not come to the end, or it counts in an array. `kept` have those that are buffers already.
+
+    Raises:
+        ExportError: what the step computes depends on what it decides by one, now or later.
+    """
+    with silent():
+        plainly = trials.plainly
+        if len(plainly.results) < 2:
+            return None
+        known_kept = {place.identity for place in kept}
+        numbers = [n for n in trials.counted() if n[0].identity not in known_kept]
+        growing, arrays = trials.growing(), plainly.arrays
+        if not numbers and not growing and not arrays:
+            return None if trials.has_unwatched() else []
+        places = [place for place, _, _ in numbers]
+        known = trials.run(places, known=plainly, growing=growing)
+        if known.results != plainly.results:
+            return None
+        with untaken():
+            _refuse_decisions(trials, places, growing, known)
+        if known.computes_with:
+            return numbers
+        with untaken():
+            _refuse_larger(trials, [*places, *arrays], known)
+    return None if trials.has_unwatched() else []
+
+
+def _refuse_decisions(
+    trials: Trials, places: Sequence[Place], growing: Sequence[Place], known: Trial
+) -> None:
+    """Turns each decision, alone and with what it is reached by."""
+    found: dict[Site, tuple[Decision, frozenset[Site]]] = {}
+
+    def find(trial: Trial, turned: frozenset[Site]) -> None:
+        for site, decision in trial.watch.decisions.items():
+            found.setdefault(site, (decision, turned | {site}))
+
+    find(known, frozenset())
+    for number in itertools.count():
+        if number in (len(found), _MOST_TRIALS):
+            return
+        decision, turned = list(found.values())[number]
+        trial = trials.run(places, turned, known, growing=growing)
+        if not trial.computes_as(known):
+            raise _refusal(decision.line, "decides by", decision.numbers)
+        find(trial, turned)
+
+
+def _refuse_larger(trials: Trials, places: Sequence[Place], known: Trial) -> None:
+    """Tries numbers that are larger by 1, 2, 4, ..., and those that the step may look for."""
+    listed = trials.listed_numbers() | listed_constants(known.outcomes[0])
+    looked_for = [number - before for number in sorted(listed)[:_MOST_LISTED] for before in (0, 1)]
+    for larger in (*(1 << exponent for exponent in range(_EXPONENTS)), *looked_for):
+        trial = trials.run(places, known=known, larger=larger)
+        for one, other, ours, theirs in zip(
+            trial.results, known.results, trial.outcomes, known.outcomes
+        ):
+            if one != other:
+                names = frozenset(place.name for place in places)
+                raise _refusal(first_other_line(ours, theirs), "depends on", names)
+
+
+def _refusal(line: str, how: str, names: frozenset[str]) -> ExportError:
+    return ExportError(
+        E.PYTHON_STATE,
+        at_line(
+            line,
+            f"what the step computes {how} {', '.join(sorted(names))}, a number of Python's that it "
+            "changes, and the plan would keep what it is now; make the number a buffer that is "
+            "changed in place, by which a step may decide, or take such steps in a loop of your own "
+            "(docs/own-loop.md)",
+        ),
+    )

@@ -1,0 +1,272 @@
+"""The Python state that a step changes when it runs: of the model's modules, and of what its
+functions refer to."""
+
+from __future__ import annotations
+
+import array
+import copy
+import dataclasses
+import numbers
+import operator
+from typing import Any, Union
+
+import numpy as np
+import torch
+
+from ...errors import warn
+from .function_caches import FunctionCaches
+from .iterators import Iterators
+from ..values.python_floats import ReadNumber, is_number
+from .reached import CONTAINERS, MISSING, Member, Place, Reached
+from .watched_numbers import plain
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What a container holds."""
+
+    container: Any
+
+    def read(self) -> Any:
+        return _copied(self.container)
+
+    def put(self, members: Any) -> None:
+        """Puts these in the place of those that it holds."""
+        self.container.clear()
+        by_key = isinstance(self.container, (dict, set))
+        (self.container.update if by_key else self.container.extend)(members)
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayElements:
+    """What an array holds, NumPy's or another one."""
+
+    array: Any
+
+    def read(self) -> Any:
+        return copy.copy(self.array)
+
+    def put(self, elements: Any) -> None:
+        self.array[... if isinstance(self.array, np.ndarray) else slice(None)] = elements
+
+
+# Where a step has left something, and what.
+Slots = list[tuple[Union[Place, Contents, ArrayElements], Any]]
+# Elements of an array that is looked at; a larger one holds data.
+_LARGEST = 1000
+
+
+class PythonState:
+    """What can be seen of that state now, to be compared and put back.
+
+    Args:
+        loss: the module that is captured, with the model and its functions.
+    """
+
+    def __init__(self, loss: torch.nn.Module) -> None:
+        self._loss = loss
+        self._caches = FunctionCaches()
+        self._places = {place.identity: place for place in Reached(loss).places}
+        self._iterators = Iterators(self._places.values())
+        self._values = {known: (p.is_set, p.read()) for known, p in self._places.items()}
+        self._contents = {
+            known: (value, _copied(value))
+            for known, (_, value) in self._values.items()
+            if isinstance(value, CONTAINERS)
+        }
+        self._arrays = {
+            known: (value, copy.copy(value))
+            for known, (_, value) in self._values.items()
+            if _is_array(value)
+        }
+        self._buffers = {
+            path: (module._buffers, dict(module._buffers))
+            for path, module in loss.model.named_modules()
+            if not isinstance(module, torch.jit.ScriptModule)  # whose buffers are none of Python's
+        }
+
+    def _new(self) -> list[Place]:
+        return [p for p in Reached(self._loss).places if p.identity not in self._places]
+
+    def changed(self) -> list[str]:
+        """Names of what is another value, or holds other values, than before.
+
+        Raises:
+            ExportError: an iterator is further on, which cannot be put back.
+        """
+        self._iterators.check_unmoved()
+        changed = [place.name for place in self._new()]
+        for known, place in self._places.items():
+            if self._is_other(place):
+                changed.append(place.name)
+            elif known in self._contents and not _same_contents(*self._contents[known]):
+                changed.append(place.name)
+        changed += [place.name for place in self.arrays()]
+        for path, (table, before) in self._buffers.items():
+            new = (key for key in table if table[key] is not None and before.get(key) is None)
+            changed += [".".join(filter(None, ("model", path, key))) for key in new]
+        return changed
+
+    def numbers(self) -> list[tuple[Place, Any, Any]]:
+        """Where a number is another one now: the place, what it was, and what it is. One that a place
+        had not was MISSING."""
+        places = ((place, place.default) for place in self._new())
+        known = ((self._places[known], value) for known, (_, value) in self._values.items())
+        pairs = ((place, before, place.read()) for place, before in (*known, *places))
+        return [found for found in pairs if _is_other_number(*found[1:])]
+
+    def members(self) -> list[tuple[Place, Any, Any]]:
+        """As `numbers`, of the members of lists and dicts; new ones of dicts alone."""
+        changed = []
+        for known, (value, contents) in self._contents.items():
+            if _same_contents(value, contents):
+                continue
+            before = _by_key(contents)
+            for key, now in _by_key(value).items():
+                if key not in before and not isinstance(value, dict):
+                    continue
+                if _is_other_number(was := before.get(key, MISSING), now):
+                    name = f"{self._places[known].name}[{key!r}]"
+                    changed.append((Member(name, value, key), was, now))
+        return changed
+
+    def unwatched(self) -> dict[Any, Any]:
+        """What nobody can watch being read: values that are no numbers, in places and under the keys
+        of dicts; each by where it is."""
+        found: dict[Any, Any] = {}
+        for place in (*self._places.values(), *self._new()):
+            value = place.read()
+            if _is_value(value):
+                found[place.identity] = value
+            elif isinstance(value, dict):
+                _, known = self._contents.get(place.identity, (None, value))
+                if len(value) == len(known) and list(value) != list(known):
+                    found[place.identity] = tuple(value)
+                values = {key: member for key, member in value.items() if _is_value(member)}
+                found |= {(place.identity, key): member for key, member in values.items()}
+        return found
+
+    def arrays(self) -> list[Place]:
+        """Where an array has other elements now."""
+        arrays = self._arrays.items()
+        return [self._places[k] for k, (now, old) in arrays if _bytes(now) != _bytes(old)]
+
+    def lengths(self) -> list[tuple[Place, int]]:
+        """Where a container has another number of members now, and how many."""
+        before = {known: len(contents) for known, (_, contents) in self._contents.items()}
+        places = [*self._places.values(), *self._new()]
+        lengths = [(p, len(p.read())) for p in places if isinstance(p.read(), CONTAINERS)]
+        return [(p, length) for p, length in lengths if before.get(p.identity) != length]
+
+    def listed_numbers(self) -> set[int]:
+        """Whole numbers that containers have, as places or as members."""
+        listed = (number for _, contents in self._contents.values() for number in contents)
+        return {number for number in listed if isinstance(number, int)}
+
+    def settle_numbers(self) -> None:
+        """Puts numbers in the place of those that a capture has left without values."""
+        for place, before, now in self.numbers():
+            if isinstance(now, ReadNumber):
+                was = 0 if before is MISSING else before
+                place.put(was / 2 + 1 if now.has_fraction else was + 1)
+
+    def left(self) -> Slots:
+        """Where another value is now, in places and among the members of containers; and which."""
+        places = [*self._new(), *(p for p in self._places.values() if self._is_other(p))]
+        contents = [
+            Contents(value)
+            for value, before in self._contents.values()
+            if not _same_contents(value, before)
+        ]
+        elements = [ArrayElements(self._arrays[place.identity][0]) for place in self.arrays()]
+        return [(slot, slot.read()) for slot in (*places, *contents, *elements)]
+
+    def _is_other(self, place: Place) -> bool:
+        is_set, value = self._values[place.identity]
+        return place.is_set != is_set or not _same(place.read(), value)
+
+    def restore(self) -> None:
+        """Puts everything back to what it was."""
+        self._caches.forget_captured()
+        for place in self._new():
+            place.put(None, is_set=False)
+        for known, (is_set, value) in self._values.items():
+            place = self._places[known]
+            if place.is_set != is_set or place.read() is not value:  # others may be fixed
+                place.put(value, is_set)
+        for table, before in self._buffers.values():
+            table.clear()
+            table.update(before)
+        for kept, elements in self._arrays.values():
+            ArrayElements(kept).put(elements)
+        for value, contents in self._contents.values():
+            if not _same_contents(value, contents):
+                Contents(value).put(contents)
+
+
+def warn_changed(names: list[str], is_seen: bool = True) -> None:
+    """Warns that the step changes Python state, which the exported one does not. Unless `is_seen`, it
+    cannot be told whether the next step reads it."""
+    if names and not is_seen:
+        warn(
+            f"the step changes Python state of {', '.join(names)}, and the exported step keeps "
+            "the value of now; what must change from step to step is a buffer changed in place"
+        )
+    elif names:
+        warn(
+            f"the step changes Python state of {', '.join(names)}, which stays as it is now while a "
+            "plan runs; no step computes with what an earlier one leaves there"
+        )
+
+
+def _copied(value: Any) -> Any:
+    """What a container holds, in one of Python's own: another's constructor may take something else."""
+    if isinstance(value, dict):
+        return dict(value)
+    return set(value) if isinstance(value, set) else list(value)
+
+
+def _is_array(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.size <= _LARGEST and value.flags.writeable
+    return isinstance(value, (array.array, bytearray)) and len(value) <= _LARGEST
+
+
+def _bytes(value: Any) -> bytes:
+    return bytes(value) if isinstance(value, bytearray) else value.tobytes()
+
+
+def _is_value(value: Any) -> bool:
+    """Whether what code reads of it is in it alone, does not change, and is no number of Python's."""
+    if isinstance(value, (tuple, frozenset)):
+        return all(is_number(member) or _is_value(member) for member in value)
+    kinds = str, bytes, numbers.Number, np.generic
+    return isinstance(value, kinds) and not is_number(plain(value))
+
+
+def _is_other_number(before: Any, now: Any) -> bool:
+    was = before is MISSING or is_number(before)
+    return was and is_number(now) and not _same(now, before)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    return type(one) is type(other) and isinstance(one, (bool, int, float, str)) and one == other
+
+
+def _by_key(value: Any) -> dict[Any, Any]:
+    """What a container has, by the key it is read at; a set has nothing to be read."""
+    if isinstance(value, set):
+        return {}
+    return value if isinstance(value, dict) else dict(enumerate(value))
+
+
+def _same_contents(one: Any, other: Any) -> bool:
+    if len(one) != len(other):
+        return False
+    if isinstance(one, dict):  # whose order counts
+        return list(one) == list(other) and all(map(_same, one.values(), other.values()))
+    if isinstance(one, set):
+        return one == other
+    return all(map(operator.is_, one, other)) or all(map(_same, one, other))

@@ -1,0 +1,280 @@
+"""What the functions of a step reach in Python: attributes of the model's modules, variables around
+the functions and their defaults, and the attributes of the objects, classes and modules that these are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import collections.abc
+import dataclasses
+import functools
+import inspect
+import sys
+import threading
+import types
+from typing import Any, Union
+
+import torch
+
+from ...package import is_local
+
+_TABLES = ("_parameters", "_buffers", "_modules")
+CONTAINERS = (list, dict, set, collections.deque)
+Holder = Union[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]
+# Of a container that is looked into; a longer one holds data.
+_MOST_MEMBERS = 1000
+
+# Classes of Python's whose objects have what others give them.
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace, threading.local)
+
+MISSING = object()  # what a place reads that has nothing
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a value stands: `table[key]`.
+
+    Attributes:
+        name: what a user calls it.
+        default: what is read where the table has no such key: a class's attribute.
+    """
+
+    name: str
+    table: Any
+    key: Any
+    default: Any = MISSING
+
+    @property
+    def identity(self) -> tuple[int, Any]:
+        """Equal for places that are one."""
+        return id(getattr(self.table, "cell", self.table)), self.key
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the table itself has the value."""
+        return self.key in self.table
+
+    def read(self) -> Any:
+        """The value; what is not there has a value of its own, which nothing else is."""
+        return self.table[self.key] if self.is_set else self.default
+
+    def put(self, value: Any, is_set: bool = True) -> None:
+        """Puts a value there, or, unless `is_set`, takes it away."""
+        if is_set:
+            self.table[self.key] = value
+        else:
+            self.table.pop(self.key, None)
+
+
+class _Attributes(dict):
+    """Attributes of a class, or of the cell of a variable, as a table."""
+
+    def __init__(self, owner: Any) -> None:
+        self.cell = owner
+
+    def __contains__(self, key: object) -> bool:
+        return hasattr(self.cell, str(key))
+
+    def __getitem__(self, key: str) -> Any:
+        return getattr(self.cell, key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        setattr(self.cell, key, value)
+
+    def pop(self, key: str, default: Any = None) -> None:
+        delattr(self.cell, key)
+
+
+class _Slots(dict):
+    """What an object has in the slots of a class of its own, as a table: what the class makes of names,
+    as frozen ones and properties do, is left aside."""
+
+    def __init__(self, owner: Any, kind: type) -> None:
+        self.cell = owner
+        self._slots = _slots_of(kind)
+
+    def __contains__(self, key: object) -> bool:
+        return _is_filled(self.cell, self._slots[str(key)])
+
+    def __getitem__(self, key: str) -> Any:
+        return self._slots[key].__get__(self.cell)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._slots[key].__set__(self.cell, value)
+
+    def pop(self, key: str, default: Any = None) -> None:
+        self._slots[key].__delete__(self.cell)
+
+
+class _Held(dict):
+    """A container that something else than a name holds, as a table of it alone."""
+
+    def __init__(self, container: Any) -> None:
+        super().__init__({0: container})
+        self.cell = container
+
+
+class Member(Place):
+    """A member of a list or dict. A list keeps those that it has."""
+
+    @property
+    def is_set(self) -> bool:
+        return not isinstance(self.table, dict) or self.key in self.table
+
+
+class Reached:
+    """What a step's functions reach now.
+
+    Attributes:
+        places: of the values, each once.
+        holders: the optimizers and schedulers.
+        has_kept_defaults: whether a function has a container as the default of an argument.
+
+    Args:
+        loss: the module that is captured, with the model and its functions.
+    """
+
+    def __init__(self, loss: torch.nn.Module) -> None:
+        self.places: list[Place] = []
+        self.holders: list[Holder] = []
+        self.has_kept_defaults = False
+        self._seen: set[int] = set()  # objects, which all live as long as the step
+        self._variables: set[tuple[int, Any]] = set()
+        self._visit(loss.model, "model")
+        functions = (*loss.loss_functions, *loss.metrics_functions, loss.outputs_function)
+        for function in filter(None, functions):
+            self._visit(inspect.unwrap(function), getattr(function, "__name__", "loss"), True)
+
+    def _visit(self, value: Any, name: str, given: bool = False, placed: bool = False) -> None:
+        """Looks into `value`, if it is a user's own, or `given` as a function of the step. It is
+        `placed` where the caller has noted who has it."""
+        if id(value) in self._seen or isinstance(value, torch.Tensor):
+            return
+        self._seen.add(id(value))
+        if isinstance(value, torch.nn.Module):
+            self._visit_module(value, name)
+        elif isinstance(value, Holder):
+            self.holders.append(value)
+        elif inspect.isfunction(value):
+            if given or is_local(value.__code__.co_filename):
+                self._visit_function(value)
+        elif inspect.ismethod(value):
+            self._visit(value.__self__, type(value.__self__).__name__)
+            self._visit(value.__func__, name, given)
+        elif isinstance(value, functools.partial):
+            for part in (value.func, *value.args, *value.keywords.values()):
+                self._visit(part, name, given)
+        elif isinstance(value, CONTAINERS):
+            if not placed:
+                self.places.append(Place(name, _Held(value), 0))
+            if len(value) > _MOST_MEMBERS:
+                return
+            for key, member in value.items() if isinstance(value, dict) else enumerate(value):
+                self._visit(member, f"{name}[{key!r}]")
+        elif isinstance(value, tuple):
+            for key, member in enumerate(value[:_MOST_MEMBERS]):
+                self._visit(member, f"{name}[{key}]")
+        elif inspect.isclass(value):
+            if _is_own(value):
+                self._visit_class(value)
+        elif isinstance(value, _NAMESPACES) or _own_classes(value):
+            self._visit_attributes(value, name)
+
+    def _visit_module(self, module: torch.nn.Module, name: str) -> None:
+        for path, part in module.named_modules():
+            self._seen.add(id(part))
+            self._visit_attributes(part, ".".join(filter(None, (name, path))))
+
+    def _visit_attributes(self, owner: Any, name: str) -> None:
+        attributes = getattr(owner, "__dict__", {})
+        for key in [key for key in attributes if key not in _TABLES]:
+            default = getattr(type(owner), key, MISSING)
+            self._place(Place(f"{name}.{key}", attributes, key, default))
+        for kind in _own_classes(owner):
+            for key, slot in _slots_of(kind).items():
+                if _is_filled(owner, slot):
+                    self._place(Place(f"{name}.{key}", _Slots(owner, kind), key))
+            self._visit(kind, kind.__name__)
+
+    def _visit_class(self, kind: type) -> None:
+        for key, value in list(vars(kind).items()):
+            if inspect.isfunction(value):
+                self._visit(value, value.__name__)
+            elif not key.startswith("__") and _is_plain(value):
+                self._place(Place(f"{kind.__name__}.{key}", _Attributes(kind), key))
+
+    def _visit_function(self, function: Any) -> None:
+        self._visit_variables(function)
+        for key in vars(function):
+            self._place(Place(f"{function.__name__}.{key}", vars(function), key))
+        defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        self.has_kept_defaults |= any(isinstance(default, CONTAINERS) for default in defaults)
+        for default in defaults:
+            self._visit(default, f"a default of {function.__name__}")
+
+    def _visit_variables(self, function: Any) -> None:
+        table = function.__globals__
+        places = [Place(name, table, name) for name in function.__code__.co_names if name in table]
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            if _is_assigned(cell):
+                places.append(Place(name, _Attributes(cell), "cell_contents"))
+        for place in places:
+            self._visit_variable(place)
+            module = place.read()
+            if isinstance(module, types.ModuleType) and is_local(_file(module)):
+                for key in function.__code__.co_names:
+                    if key in vars(module):
+                        self._visit_variable(Place(f"{place.name}.{key}", vars(module), key))
+
+    def _visit_variable(self, place: Place) -> None:
+        value = place.read()
+        if _is_plain(value) and place.identity not in self._variables:
+            self._variables.add(place.identity)
+            self.places.append(place)
+        self._visit(value, place.name, placed=True)
+
+    def _place(self, place: Place) -> None:
+        self.places.append(place)
+        self._visit(place.read(), place.name, placed=True)
+
+
+def _slots_of(kind: type) -> dict[str, Any]:
+    """The slots of a class itself, by their names."""
+    return {k: slot for k, slot in vars(kind).items() if inspect.ismemberdescriptor(slot)}
+
+
+def _is_filled(owner: Any, slot: Any) -> bool:
+    try:
+        slot.__get__(owner)
+    except AttributeError:
+        return False
+    return True
+
+
+def _is_assigned(cell: Any) -> bool:
+    try:
+        cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def _is_plain(value: Any) -> bool:
+    kinds = (bool, int, float, str, torch.Tensor, collections.abc.Iterator, *CONTAINERS)
+    return value is None or isinstance(value, kinds)
+
+
+def _own_classes(value: Any) -> list[type]:
+    """The classes of `value` that are a user's own."""
+    return [kind for kind in type(value).__mro__ if _is_own(kind)]
+
+
+def _is_own(kind: type) -> bool:
+    return is_local(_file(sys.modules.get(kind.__module__)))
+
+
+def _file(module: Any) -> str:
+    """The file of `module`; a notebook's code, and what is given to `python -c`, is the user's own."""
+    is_main = getattr(module, "__name__", None) == "__main__"
+    return getattr(module, "__file__", None) or ("__main__" if is_main else "<none>")

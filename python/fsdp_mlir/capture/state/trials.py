@@ -1,0 +1,289 @@
+"""Steps that are tried on tensors without values, each time from what Python has now."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+
+from ...step.names import StateNames
+from ..graph.known_values import StandIns
+from .outcomes import Outcome
+from .python_state import PythonState
+from .reached import MISSING, Place
+from .replay import NoOperators, OtherCall, Recording, Replay
+from ..values.value_checks import passed_checks
+from .untaken import silent
+from .watched_numbers import Site, Watch, plain, watched, watching
+from .without_values import called_with, having, without_values
+
+Number = tuple[Place, Any, Any]
+# So many ways through two steps are recorded.
+_MOST_RECORDED = 8
+
+
+@dataclasses.dataclass
+class Trial:
+    """Steps that were tried, one after the other.
+
+    Attributes:
+        watch: what was seen of watched numbers.
+        results: what each step has computed, as digests; fewer than asked for where one raised.
+        outcomes: of each step.
+        computes_with: the watched numbers in what was computed.
+        left: of each step, the numbers that it has changed.
+        lengths: of each step, the containers that have other lengths behind it, and these.
+        arrays: those that the steps have changed.
+        unwatched: of each step, what of it nobody can watch, by where it is.
+        written: of the step that raised, what its states held then.
+        replaced: what the last step has left in the places of states that cannot hold it.
+        mode: that of the tensors without values, the same in all steps.
+    """
+
+    watch: Watch
+    mode: Any
+    results: list[Any] = dataclasses.field(default_factory=list)
+    outcomes: list[Outcome] = dataclasses.field(default_factory=list)
+    computes_with: frozenset[str] = frozenset()
+    left: list[list[Number]] = dataclasses.field(default_factory=list)
+    lengths: list[list[tuple[Place, int]]] = dataclasses.field(default_factory=list)
+    arrays: list[Place] = dataclasses.field(default_factory=list)
+    unwatched: list[dict[Any, Any]] = dataclasses.field(default_factory=list)
+    written: frozenset[int] = frozenset()
+    replaced: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
+
+    def values(self, step: int) -> dict[Any, Any]:
+        """The numbers that a step has left, by identity of their places."""
+        return {place.identity: now for place, _, now in self.left[step]}
+
+    def computes_as(self, known: Trial) -> bool:
+        """Whether each step computes what it does in `known`, as far as it comes."""
+        came = len(self.results)
+        if self.results != known.results[:came]:
+            return False
+        return came == len(known.results) or self.written <= known.outcomes[came].held
+
+
+class Trials:
+    """Runs the steps of a loss. Where Python makes the calls of an earlier trial again, what these
+    give is not computed again.
+
+    Attributes:
+        leave_something: whether a step was seen to leave something in Python.
+    """
+
+    def __init__(
+        self, loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor], names: StateNames
+    ) -> None:
+        self.leave_something = False
+        self._loss, self._inputs = loss, inputs
+        states = (*loss.named_parameters(), *loss.named_buffers())
+        self._settled = list(names.settled_buffers)
+        self._trained = frozenset(name for name, tensor in states if names.is_trained(tensor))
+        self._state = PythonState(loss)
+        self._recorded: list[list[Recording]] = []
+
+    def run(
+        self,
+        places: Sequence[Place] = (),
+        turned: frozenset[Site] = frozenset(),
+        known: Optional[Trial] = None,
+        larger: Any = 0,
+        growing: Sequence[Place] = (),
+    ) -> Trial:
+        """Two steps in which the numbers at `places`, and the lengths of what is `growing`, are
+        watched.
+
+        Args:
+            turned: the sites of decisions that fall the other way.
+            known: another trial; where a step leaves other numbers than it, they are watched too.
+            larger: what is added to the numbers in front of the first step.
+        """
+        numbers = places, known, larger
+        for recorded in self._recorded:
+            trial, again = self._begun(Watch(turned, growing)), iter(recorded)
+            if self._take(trial, lambda step: self._replay(trial, next(again)), *numbers):
+                return trial
+        trial, new = self._begun(Watch(turned, growing)), []
+
+        def compute(step: int) -> None:
+            new.append(self._compute(trial, step + 0.5))
+
+        if self._take(trial, compute, *numbers):
+            self._keep(new)
+        return trial
+
+    def _begun(self, watch: Watch) -> Trial:
+        return Trial(watch, StandIns(sizes_by_values=True, settled=self._settled))
+
+    @functools.cached_property
+    def plainly(self) -> Trial:
+        """Both steps as they are, but that each reads another number from tensors."""
+        with silent():
+            return self.run()
+
+    def counted(self) -> list[Number]:
+        """The numbers that go on changing. What is the same after the second step is settled, as the
+        size of a cache."""
+        if len(self.plainly.results) < 2:
+            return []
+        first = self.plainly.values(0)
+        left = self.plainly.left[1]
+        return [number for number in left if first.get(number[0].identity) != number[2]]
+
+    def growing(self) -> list[Place]:
+        """The containers whose lengths go on changing."""
+        if len(self.plainly.results) < 2:
+            return []
+        first = {place.identity: length for place, length in self.plainly.lengths[0]}
+        return [p for p, length in self.plainly.lengths[1] if first.get(p.identity) != length]
+
+    def has_unwatched(self) -> bool:
+        """Whether something goes on changing of which nothing tells who decides by it."""
+        if len(self.plainly.results) < 2:
+            return True
+        first, second = self.plainly.unwatched
+        return bool(self.plainly.arrays) or first != second
+
+    def are_alike(self, but_for: Sequence[Number] = ()) -> bool:
+        """Whether the second step computes what the first one does, from what that leaves in Python;
+        of the numbers `but_for` it finds what the first one did."""
+        trial, new = self._begun(Watch()), []
+        places = {place.identity for place, _, _ in but_for}
+
+        def compute(step: int) -> None:
+            if step == 1:
+                self.leave_something = bool(self._state.changed())
+                for place, before, _ in trial.left[0]:
+                    if place.identity in places:
+                        place.put(before, is_set=before is not MISSING)
+            new.append(self._compute(trial, 0.5))
+
+        with silent():
+            ended = self._take(trial, compute)
+        if not ended:
+            return False
+        first, second = trial.outcomes
+        if not (first.reads_numbers or second.reads_numbers):
+            self._keep(new)  # `plainly` makes the same calls
+        return trial.results[0] == trial.results[1] and first.read == second.read
+
+    def _keep(self, recorded: list[Recording]) -> None:
+        is_whole = all(recording.is_whole for recording in recorded)
+        if is_whole and len(self._recorded) < _MOST_RECORDED:
+            self._recorded.append(recorded)
+
+    def listed_numbers(self) -> set[int]:
+        """The numbers of Python's containers among which a step may look for one."""
+        return self._state.listed_numbers()
+
+    def _take(
+        self,
+        trial: Trial,
+        take: Callable[[int], None],
+        places: Sequence[Place] = (),
+        known: Optional[Trial] = None,
+        larger: Any = 0,
+    ) -> bool:
+        """Takes both steps; whether they have come to their ends."""
+        made: set[Any] = set()
+        try:
+            for step in (0, 1):
+                for place in (*places, *(self._others(trial, known) if step else ())):
+                    value = plain(place.read())
+                    if value is MISSING:  # until the first step has made it
+                        made.add(place.identity)
+                        continue
+                    value += larger if not step or place.identity in made else 0
+                    place.put(watched(value, frozenset({place.name})))
+                take(step)
+                changed = [*self._state.numbers(), *self._state.members()]
+                trial.left.append([(place, before, plain(now)) for place, before, now in changed])
+                trial.lengths.append(self._state.lengths())
+                trial.arrays = self._state.arrays()
+                if known is None:  # of others nobody asks for it
+                    trial.unwatched.append(self._state.unwatched())
+            return True
+        except (Exception, SystemExit, OtherCall):
+            return False  # of other values, which may be wrong in this code
+        finally:
+            self._state.restore()
+
+    def _others(self, trial: Trial, known: Optional[Trial]) -> list[Place]:
+        before = known.values(0) if known is not None else trial.values(0)
+        return [p for p, _, now in trial.left[0] if before.get(p.identity) != now]
+
+    def _compute(self, trial: Trial, number: float) -> Recording:
+        """Takes a step, in which `number` is read from tensors."""
+        mode, states, batch = without_values(self._loss, self._inputs, trial.mode)
+        trial.mode, batch = mode, tuple(map(_another, batch))
+        found = dict(states)
+        states.update(trial.replaced)
+        before = trial.outcomes[-1] if trial.outcomes else None
+        outcome = Outcome(states, self._trained, batch, trial.watch, number, before, trial.replaced)
+        recording = Recording(mode, states, batch, outcome)
+        trial.outcomes.append(outcome)
+        with mode, enable_python_dispatcher(), passed_checks(), outcome:
+            try:
+                with having(self._loss, states):
+                    with recording, watching(trial.watch):
+                        value, metrics = self._loss(*batch)
+                    with watching(trial.watch):
+                        gradients = _gradients(value, states)
+            except BaseException:
+                trial.written = outcome.contents(states.values())
+                raise
+        others = (name for name, tensor in states.items() if not _may_hold(found[name], tensor))
+        trial.replaced = {name: states[name] for name in others}
+        tensors = [value, *metrics.values(), *states.values(), *gradients]
+        tensors = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
+        trainable = tuple(name for name, tensor in states.items() if tensor.requires_grad)
+        result = outcome.digests(tensors), trainable
+        outcome.end(states)
+        recording.end(value, metrics, result)
+        trial.results.append(result)
+        trial.computes_with |= outcome.numbers(tensors)
+        return recording
+
+    def _replay(self, trial: Trial, recording: Recording) -> None:
+        replay = Replay(recording, trial.watch)
+        with (
+            recording.mode,
+            enable_python_dispatcher(),
+            passed_checks(),
+            NoOperators(replay),
+            replay,
+            watching(trial.watch),
+        ):
+            value, metrics = called_with(self._loss, dict(recording.states), recording.batch)
+        replay.end(value, metrics)
+        trial.outcomes.append(recording.outcome)
+        trial.results.append(recording.result)
+
+
+def _may_hold(state: torch.Tensor, value: Any) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return True  # which the capture refuses
+    about = (value.shape, value.dtype, value.requires_grad and value.grad_fn is not None)
+    return about == (state.shape, state.dtype, False) or value is state
+
+
+def _another(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor without values like an input, in other memory: each step has a batch of its own."""
+    about = {"dtype": tensor.dtype, "device": tensor.device}
+    with tensor.fake_mode:
+        another = torch.empty_strided(tensor.shape, tensor.stride(), **about)
+    return another.requires_grad_(tensor.requires_grad)
+
+
+def _gradients(loss: Any, states: Mapping[str, torch.Tensor]) -> tuple[Any, ...]:
+    trainable = [tensor for tensor in states.values() if tensor.requires_grad]
+    if not isinstance(loss, torch.Tensor) or not loss.requires_grad or not trainable:
+        return ()
+    with contextlib.suppress(Exception):  # of operators that want values
+        return torch.autograd.grad(loss, trainable, allow_unused=True)
+    return ()

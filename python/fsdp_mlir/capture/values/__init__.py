@@ -1,0 +1,1 @@
+"""What Python asks of tensors while a step is captured: numbers, sizes, decisions."""

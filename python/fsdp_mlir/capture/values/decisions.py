@@ -1,0 +1,201 @@
+"""Decisions that Python makes by what a step computes: `if mask.any():`, `if len(rows) == 0:`.
+
+No Python runs while a plan does. So such a step is traced once for each answer, with the condition
+among its results: `both_ways` has what becomes of them. Here is who gives the answers.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import dataclasses
+import functools
+import sys
+from types import FrameType
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+from unittest import mock
+
+import sympy
+import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from ...errors import E, ExportError
+from ...step.places import in_short, innermost, is_users, said_location, trace_of
+from ...step.source import conditions_at
+
+_RELATIONS: dict[Any, Callable[..., torch.Tensor]] = {
+    sympy.Eq: torch.eq,
+    sympy.Ne: torch.ne,
+    sympy.StrictLessThan: torch.lt,
+    sympy.LessThan: torch.le,
+    sympy.StrictGreaterThan: torch.gt,
+    sympy.GreaterThan: torch.ge,
+}
+
+
+class ValuesDecide(ExportError):
+    """A refusal that has its line already."""
+
+
+@dataclasses.dataclass
+class Asked:
+    """A question that a run of a step asked.
+
+    Attributes:
+        condition: what it asks for, a truth value without dimensions.
+        line: where, as `file.py:31`.
+        answer: what it was told.
+    """
+
+    condition: torch.Tensor
+    line: str
+    answer: bool
+
+
+class Answers:
+    """What a step is told that asks, in order; behind the last answer that is given, what `usual` has
+    for the line, or True.
+
+    Attributes:
+        asked: by the last run.
+    """
+
+    def __init__(self, given: Sequence[bool], usual: Mapping[str, bool]) -> None:
+        self._given = tuple(given)
+        self._usual = usual
+        self.asked: list[Asked] = []
+        self._of_sizes: dict[Any, bool] = {}
+
+    @property
+    def told(self) -> tuple[bool, ...]:
+        """The answers to the last run."""
+        return tuple(question.answer for question in self.asked)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Where the last run has asked."""
+        return tuple(question.line for question in self.asked)
+
+    def begin(self) -> None:
+        """A run begins."""
+        self.asked = []
+        self._of_sizes = {}
+
+    def of_value(self, tensor: torch.Tensor, frame: FrameType) -> bool:
+        """The answer to `if tensor:`, asked from a frame of the user's."""
+        return self._answer(tensor.detach().reshape(()).ne(0), frame)
+
+    def of_size(self, condition: torch.SymBool, frame: FrameType) -> Optional[bool]:
+        """That to a comparison of sizes, the same as before where it was asked; None: of others."""
+        node, expression = condition.node, condition.node.expr
+        compare = _RELATIONS.get(expression.func)
+        if compare is None:
+            return None
+        if expression not in self._of_sizes:
+            sides = []
+            for side in expression.args:
+                size = (
+                    int(side)
+                    if side.is_Integer
+                    else node.shape_env.create_symintnode(side, hint=None)
+                )
+                sides.append(torch.scalar_tensor(size, dtype=torch.int64))
+            self._of_sizes[expression] = self._answer(compare(*sides), frame)
+        return self._of_sizes[expression]
+
+    def _answer(self, condition: torch.Tensor, frame: FrameType) -> bool:
+        path, number = frame.f_code.co_filename, frame.f_lineno
+        line = said_location(trace_of(frame)) or in_short(path, number)
+        if any(isinstance(asks, ast.While) for asks in conditions_at(path, number)):
+            raise ValuesDecide(
+                E.VALUE_DEPENDENT,
+                f"{line}: the step repeats a loop as often as values say; let it run as often as it "
+                "may have to, and choose by torch.where",
+            )
+        place = len(self.asked)
+        answer = self._given[place] if place < len(self._given) else self._usual.get(line, True)
+        self.asked.append(Asked(condition, line, answer))
+        return answer
+
+
+_answers: Optional[Answers] = None
+
+
+@contextlib.contextmanager
+def answering(answers: Answers) -> Iterator[None]:
+    """Within it, a step that asks is told `answers`."""
+    global _answers
+    before, _answers = _answers, answers
+    try:
+        yield
+    finally:
+        _answers = before
+
+
+def is_answering() -> bool:
+    """Whether a step that asks is told something."""
+    return _answers is not None
+
+
+def asked() -> list[Asked]:
+    """What the run that has ended has asked."""
+    return [] if _answers is None else list(_answers.asked)
+
+
+def answer_of(tensor: Any, frame: Optional[FrameType]) -> Optional[bool]:
+    """What `if tensor:` is in `frame`; None: nobody says."""
+    frame = _users(frame)
+    if _answers is None or frame is None or tensor.numel() != 1:
+        return None
+    return _answers.of_value(tensor, frame)
+
+
+@contextlib.contextmanager
+def run_with_answers() -> Iterator[None]:
+    """Within it a step runs, which is told answers where somebody gives them."""
+    if _answers is None:
+        yield
+        return
+    _answers.begin()
+    with (
+        mock.patch.object(torch.SymBool, "__bool__", _size_condition(torch.SymBool.__bool__)),
+        mock.patch.object(builtins, "len", _length(len)),
+    ):
+        yield
+
+
+def _size_condition(original: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    @functools.wraps(original)
+    def condition(self: torch.SymBool) -> bool:
+        try:
+            return original(self)
+        except GuardOnDataDependentSymNode:
+            frame = _users(sys._getframe(1))
+            answer = None if _answers is None or frame is None else _answers.of_size(self, frame)
+            if answer is None:
+                raise
+            return answer
+
+    return condition
+
+
+def _length(original: Callable[[Any], int]) -> Callable[[Any], Any]:
+    def length(value: Any) -> Any:
+        """That of a tensor may depend on values, which no number of Python's does."""
+        if isinstance(value, torch.Tensor) and value.dim() > 0:
+            size = value.shape[0]
+            if isinstance(size, torch.SymInt) and _users(sys._getframe(1)) is not None:
+                return size
+        return original(value)
+
+    return length
+
+
+def _users(frame: Optional[FrameType]) -> Optional[FrameType]:
+    """The user's frame that asks in `frame`, or through a method of PyTorch's; None: another's."""
+    frame = innermost(frame, lambda path: path != torch.__file__)
+    if frame is not None and frame.f_code.co_filename == torch._tensor.__file__:
+        # `number in tensor`, through all that follows what a step calls.
+        frame = innermost(frame, is_users)
+    return frame if frame is not None and is_users(frame.f_code.co_filename) else None

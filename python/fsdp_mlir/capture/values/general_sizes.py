@@ -1,0 +1,78 @@
+"""What library code asks about sizes that depend on values: is there none, is there just one?
+
+PyTorch's own code asks it to choose a shorter way, or another layout, to the same values. It is
+answered as for a general size. The user's code, which may do anything by the answer, gets none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from types import CodeType
+from typing import Any, Iterator
+from unittest import mock
+
+import sympy
+from torch._dynamo.utils import run_node
+from torch.fx.experimental import sym_node
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+
+from ... import package
+from ...step.places import PYTORCH, is_users
+from .value_checks import passing_at
+
+_LARGE = 10_000
+# Who passes a question on.
+_BETWEEN = tuple(os.path.join(PYTORCH, part) for part in ("_dynamo", "fx", "__init__.py", "utils"))
+
+
+@contextlib.contextmanager
+def general_sizes() -> Iterator[None]:
+    """Within it, PyTorch's code is told that sizes by values are large, each another number. A
+    check that does nothing but raise passes."""
+    original = ShapeEnv.evaluate_expr
+
+    def evaluate_expr(self: ShapeEnv, question: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, question, *args, **kwargs)
+        except GuardOnDataDependentSymNode:
+            path, line = _who_asks()
+            if not (question.is_Relational or question.is_Boolean):
+                raise
+            passes = passing_at(path, line)
+            if passes is not None:
+                return sympy.true if passes else sympy.false
+            if is_users(path):
+                raise
+            size, sizes = _LARGE, {}
+            for symbol in sorted(question.free_symbols, key=str):
+                size = sizes[symbol] = sympy.nextprime(size)
+            return question.xreplace(sizes)
+
+    with mock.patch.object(ShapeEnv, "evaluate_expr", evaluate_expr):
+        yield
+
+
+def _who_asks() -> tuple[str, int]:
+    """The file and line of the code that asks: of what runs, or of what Dynamo follows."""
+    frame, inner = sys._getframe(2), ""
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if inner == sym_node.__file__ and _runs_operator(frame.f_code):
+            return inner, frame.f_lineno
+        if path.endswith("_dynamo/symbolic_convert.py"):
+            follower = frame.f_locals["self"]
+            return follower.f_code.co_filename, follower.lineno
+        if not path.startswith((*_BETWEEN, "<", package.FOLDER)):
+            return path, frame.f_lineno
+        frame, inner = frame.f_back, path
+    return "", 0
+
+
+def _runs_operator(code: CodeType) -> bool:
+    """Whether code that a symbol's question comes from runs an operator, which asks in C++. Python
+    asks by methods of PyTorch's, as that of a condition."""
+    if code is run_node.__code__ or code.co_name == "__torch_function__":
+        return True
+    return not code.co_filename.startswith(PYTORCH)

@@ -1,0 +1,234 @@
+"""Counts that code reads from a tensor and computes with: `n = mask.sum().item()`, `max(1, n)`.
+
+No Python runs while a plan does, so that such a count is a tensor without dimensions. Code that
+branches on it, or needs it as a size, is refused where it does so. `python_floats` has the numbers
+with a fraction.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import operator
+import sys
+from typing import Any, Callable, Iterator, Optional
+from unittest import mock
+
+import torch
+from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.overrides import TorchFunctionMode
+
+from ...package import is_local
+from ...step.places import is_users
+from .python_floats import ReadNumber, as_number, read_value
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def as_count(tensor: torch.Tensor) -> Optional[torch.Tensor]:
+    """What `tensor.item()` is where the value is not known; None: no count."""
+    if tensor.numel() != 1 or tensor.dtype not in _INTEGERS:
+        return None
+    return tensor.to(torch.int64).reshape(())
+
+
+def as_symbol(tensor: Any) -> Optional[torch.SymInt]:
+    """The symbol of such a number, which code may have as a place or a size; None: no count."""
+    if not isinstance(tensor, torch.Tensor) or as_count(tensor) is None:
+        return None
+    with mock.patch.object(detect_fake_mode(), "allow_scalar_outputs", True):
+        return torch.ops.aten._local_scalar_dense(tensor)
+
+
+def _as_float(value: Any) -> Optional[ReadNumber]:
+    """What `float(value)` is of a tensor, or of such a number; None: nothing of both."""
+    value = read_value(value)
+    if not isinstance(value, torch.Tensor) or value.numel() != 1 or value.dtype.is_complex:
+        return None
+    return as_number(value.to(torch.float64))
+
+
+class _AskingTensors(type):
+    """Of a class that stands in for `int` or `float`: equal to it but for what it makes of a tensor
+    whose value is not known."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, cls.__base__)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, cls.__base__)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return cls.__base__(*args, **kwargs)
+        except DataDependentOutputException:
+            number = cls.read(args[0])
+            if number is None:
+                raise
+            return number
+
+
+class _Int(int, metaclass=_AskingTensors):
+    read = staticmethod(as_symbol)
+
+
+class _Float(float, metaclass=_AskingTensors):
+    read = staticmethod(_as_float)
+
+
+_OF_LISTS = (torch.tensor, torch.as_tensor)
+_ITEMS = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
+
+
+class NoListsOfCounts(TorchFunctionMode):
+    """Within it, `t[[n, m]]` of such counts is refused: PyTorch takes a list of tensors without
+    dimensions for an index of each dimension, and one of numbers for rows."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _ITEMS and any(isinstance(m, torch.Tensor) for m in _in_lists(args[1])):
+            raise DataDependentOutputException("index")
+        return func(*args, **(kwargs or {}))
+
+
+def _in_lists(index: Any) -> Iterator[Any]:
+    """The members of lists in an index."""
+    for place in index if isinstance(index, tuple) else (index,):
+        if isinstance(place, list):
+            yield from place
+
+
+class _SymbolsInItems(TorchFunctionMode):
+    """Within it, `t[symbol]`, `t[[symbol, symbol]]` and `t[place] = symbol` are read and written, for
+    which PyTorch wants numbers of Python's; so is `t[count]`, of which PyTorch reads the number, and a
+    list of symbols may become a tensor."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _ITEMS:
+            tensor, index, *values = args
+            if any(isinstance(member, torch.SymInt) for member in _in_lists(index)):
+                index = tuple(map(_as_rows, index if isinstance(index, tuple) else (index,)))
+                args = tensor, index, *values
+            index = tuple(map(_as_place, index if isinstance(index, tuple) else (index,)))
+            if any(isinstance(place, torch.SymInt) for place in index):
+                args = _part(tensor, index), (), *values
+            if values and isinstance(values[0], torch.SymInt):
+                args = *args[:2], torch.scalar_tensor(values[0], dtype=tensor.dtype)
+        if func in _OF_LISTS and _is_counts(args[0]):
+            return _as_rows(args[0]).to((kwargs or {}).get("dtype"))
+        return func(*args, **(kwargs or {}))
+
+
+def _is_counts(data: Any) -> bool:
+    """Whether it is a list of whole numbers, of which some are not known."""
+    kinds = set(map(type, data)) if isinstance(data, list) else set()
+    return torch.SymInt in kinds and kinds <= {int, torch.SymInt}
+
+
+def _as_rows(place: Any) -> Any:
+    """A list of symbols and numbers as the tensor that says which rows, and any other place."""
+    if not isinstance(place, list):
+        return place
+    return torch.stack([torch.scalar_tensor(number, dtype=torch.int64) for number in place])
+
+
+def _as_place(place: Any) -> Any:
+    """A whole number that is a tensor without dimensions as its symbol, and any other place."""
+    if not isinstance(place, torch.Tensor) or place.dim() > 0 or place.dtype == torch.uint8:
+        return place
+    symbol = as_symbol(place)
+    return place if symbol is None else symbol
+
+
+def _part(tensor: torch.Tensor, index: tuple[Any, ...]) -> torch.Tensor:
+    """The view of `tensor` that an index of numbers, symbols, slices, None and `...` is."""
+    dim = 0
+    for i, place in enumerate(index):
+        if place is Ellipsis:
+            dim = tensor.dim() - sum(other is not None for other in index[i + 1 :])
+        elif place is None:
+            tensor = tensor.unsqueeze(dim)
+            dim += 1
+        elif isinstance(place, slice):
+            tensor = tensor[(slice(None),) * dim + (place,)]
+            dim += 1
+        elif isinstance(place, torch.SymInt):  # no select has it in its views
+            tensor = tensor[(slice(None),) * dim + (slice(place, place + 1),)]
+            torch._check(tensor.shape[dim] == 1)
+            tensor = tensor.select(dim, 0)
+        elif isinstance(place, int):
+            tensor = tensor.select(dim, place)
+        else:
+            raise DataDependentOutputException("index")
+    return tensor
+
+
+@contextlib.contextmanager
+def symbols_as_numbers() -> Iterator[None]:
+    """Within it, the user's own files may have tensors and symbols where Python takes nothing but
+    numbers: in `int(tensor)`, `float(tensor)` and `tensor.tolist()`, and as places of items."""
+    files = ((module, getattr(module, "__file__", None)) for module in list(sys.modules.values()))
+    with contextlib.ExitStack() as stack:
+        for module in (module for module, file in files if file and is_local(file)):
+            for name, kind in (("int", _Int), ("float", _Float)):
+                if name not in vars(module):
+                    stack.enter_context(mock.patch.object(module, name, kind, create=True))
+        for kind in (torch.Tensor, FunctionalTensor):
+            symbols = _lists_of_symbols(kind.tolist)
+            stack.enter_context(mock.patch.object(kind, "tolist", symbols))
+        stack.enter_context(_SymbolsInItems())
+        yield
+
+
+def _lists_of_symbols(original: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
+    @functools.wraps(original)
+    def tolist(tensor: torch.Tensor) -> Any:
+        try:
+            return original(tensor)
+        except DataDependentOutputException:
+            users = is_users(sys._getframe(1).f_code.co_filename)
+            symbols = (
+                [as_symbol(number) for number in tensor] if users and tensor.dim() == 1 else []
+            )
+            if None in symbols or not symbols:
+                raise
+            return symbols
+
+    return tolist
+
+
+@contextlib.contextmanager
+def larger_and_smaller() -> Iterator[None]:
+    """Within it, `max(a, b)` and `min(a, b)` of the user's code choose among such counts, tensors
+    without dimensions, and sizes that depend on values."""
+    with contextlib.ExitStack() as stack:
+        for name, of_sizes, first in (
+            ("max", torch.sym_max, operator.gt),
+            ("min", torch.sym_min, operator.lt),
+        ):
+            chosen = _choosing(getattr(builtins, name), of_sizes, first)
+            stack.enter_context(mock.patch.object(builtins, name, chosen))
+        yield
+
+
+def _choosing(
+    original: Callable[..., Any], of_sizes: Callable[..., Any], first: Callable[..., Any]
+) -> Callable[..., Any]:
+    def choice(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except (DataDependentOutputException, GuardOnDataDependentSymNode):
+            if len(args) != 2 or kwargs or not is_users(sys._getframe(1).f_code.co_filename):
+                raise
+            one, other = args
+            if any(isinstance(value, ReadNumber) for value in args):
+                # Of equal ones the first, and of NaN: as Python.
+                return ReadNumber.chosen(first(other, one), other, one)
+            if any(isinstance(value, torch.Tensor) for value in args):
+                return torch.where(first(other, one), other, one)  # as Python, with NaN too
+            return of_sizes(one, other)
+
+    return choice

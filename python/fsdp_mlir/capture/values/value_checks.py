@@ -1,0 +1,182 @@
+"""Checks of values that code makes before it computes: `if (variance < 0).any(): raise ...`.
+
+A plan does not look at values, so that a check whose only effect is an error passes while the step
+is captured, and a note says so. One whose only effect is a clamp of what is not finite, as models of
+Hugging Face have, is always clamped: to bounds that finite values are within.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import itertools
+import re
+import sys
+from types import FrameType
+from typing import Any, Callable, Iterator, Optional
+from unittest import mock
+
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ... import package
+from ...step.places import in_short, innermost, is_users
+from ...step.source import conditions_at
+from .decisions import answer_of, run_with_answers
+from .python_floats import as_number, functions_of_math
+from .python_numbers import (
+    NoListsOfCounts,
+    as_count,
+    as_symbol,
+    larger_and_smaller,
+    symbols_as_numbers,
+)
+
+
+def in_place_of(tensor: torch.Tensor, number: float) -> Any:
+    """`number` as Python reads one from a tensor of that dtype."""
+    return torch.full((), number, dtype=torch.float64).to(tensor.dtype).item()
+
+
+class AnyNumber(TorchDispatchMode):
+    """Within it, who reads a number from a tensor without values gets some number."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return in_place_of(args[0], 0.5)
+        return func(*args, **(kwargs or {}))
+
+
+def passing_now() -> Optional[bool]:
+    """What the condition that the code asks for now, within `passed_checks`, is where the check
+    passes, or None: no check."""
+    frame = innermost(sys._getframe(1), lambda path: path == __file__)
+    # Behind the modes that it asks through.
+    frame = innermost(frame, lambda path: not path.startswith(package.FOLDER))
+    return None if frame is None else _passing(frame)
+
+
+@contextlib.contextmanager
+def passed_checks(whole_numbers: bool = False) -> Iterator[list[str]]:
+    """Within it, checks of values pass, and numbers are read as tensors, or `whole_numbers` as
+    symbols; gives the list of where the checks are, as `file.py:31`."""
+    places: list[str] = []
+    with contextlib.ExitStack() as stack:
+        # `if check.any()`, and `if check.any().item()`.
+        for kind, name in itertools.product((torch.Tensor, FunctionalTensor), ("__bool__", "item")):
+            condition = _passing_condition(getattr(kind, name), places, whole_numbers)
+            stack.enter_context(mock.patch.object(kind, name, condition))
+        stack.enter_context(larger_and_smaller())
+        stack.enter_context(functions_of_math())
+        stack.enter_context(symbols_as_numbers() if whole_numbers else NoListsOfCounts())
+        stack.enter_context(run_with_answers())
+        yield places
+
+
+def _passing_condition(
+    original: Callable[[Any], bool], places: list[str], whole_numbers: bool
+) -> Callable[[Any], bool]:
+    @functools.wraps(original)
+    def condition(tensor: Any) -> Any:
+        try:
+            return original(tensor)
+        except DataDependentOutputException:
+            frame: Any = sys._getframe(1)
+            is_item = original.__name__ == "item"
+            passes = None if is_item and tensor.dtype != torch.bool else _passing(frame)
+            if passes is None:
+                number = None
+                if is_item and _is_users(frame):
+                    number = as_symbol(tensor) if whole_numbers else as_count(tensor)
+                    number = as_number(tensor) if number is None else number
+                if number is None and (not is_item or tensor.dtype == torch.bool):
+                    number = answer_of(tensor, frame)
+                if number is None:
+                    raise
+                return number
+            frame = innermost(frame, lambda path: path != torch.__file__)
+            path, line = frame.f_code.co_filename, frame.f_lineno
+            place = in_short(path, line)
+            if place not in places and not _is_clamp(_check_at(path, line)):
+                places.append(place)
+            return passes
+
+    return condition
+
+
+def _is_users(frame: FrameType) -> bool:
+    return is_users(frame.f_code.co_filename)
+
+
+def _passing(frame: FrameType) -> Optional[bool]:
+    """What the condition that `frame` asks for is where the check passes, or None: no check."""
+    if frame.f_code is torch._check_tensor_all_with.__code__:
+        return True
+    return passing_at(frame.f_code.co_filename, frame.f_lineno)
+
+
+def passing_at(path: str, line: int) -> Optional[bool]:
+    """What the condition on a line of a file is where the check passes, or None: no check."""
+    check = _check_at(path, line)
+    if check is None:
+        return None
+    return _needed(check.test, isinstance(check, ast.Assert) or _is_clamp(check))
+
+
+def _check_at(path: str, line: int) -> Any:
+    """The check whose condition is on a line of a file, or None."""
+    return next(filter(_is_check, conditions_at(path, line)), None)
+
+
+def _is_check(node: Any) -> bool:
+    """Whether it is an assertion, or an `if` that does nothing but raise, or clamp what is not finite."""
+    if isinstance(node, ast.If):
+        return _only_raises(node.body) or _is_clamp(node)
+    return isinstance(node, ast.Assert)
+
+
+_NOT_FINITE = re.compile(r"(not torch\.isfinite\((\w+)\)\.all|torch\.isinf\((\w+)\)\.any)\(\)")
+_CLAMPED = re.compile(
+    r"(?P<bound>\w+) = torch\.finfo\((?P<x>\w+)\.dtype\)\.max - 1000\n"
+    r"(?P=x) = torch\.clamp\((?P=x), min=-(?P=bound), max=(?P=bound)\)"
+)
+
+
+def _is_clamp(node: Any) -> bool:
+    """Whether it is `if not torch.isfinite(x).all():`, and clamps `x` to what its dtype has."""
+    if not isinstance(node, ast.If) or node.orelse:
+        return False
+    asked = _NOT_FINITE.fullmatch(ast.unparse(node.test))
+    clamped = _CLAMPED.fullmatch("\n".join(map(ast.unparse, node.body)))
+    return bool(asked and clamped) and clamped["x"] in asked.groups()
+
+
+def _only_raises(body: list[ast.stmt]) -> bool:
+    *before, last = body
+    return _raises(last) and all(isinstance(s, (ast.Assign, ast.AnnAssign)) for s in before)
+
+
+def _raises(statement: ast.stmt) -> bool:
+    """Whether it is `raise ...`, `assert False, ...` or `torch._assert(False, ...)`."""
+    if isinstance(statement, ast.Assert):
+        condition = statement.test
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        if ast.unparse(statement.value.func) != "torch._assert" or not statement.value.args:
+            return False
+        condition = statement.value.args[0]
+    else:
+        return isinstance(statement, ast.Raise)
+    return isinstance(condition, ast.Constant) and condition.value is False
+
+
+def _needed(test: ast.expr, wanted: bool) -> Optional[bool]:
+    """What the values in `test` must be for it to be `wanted`; None: not the same for all."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _needed(test.operand, not wanted)
+    if isinstance(test, ast.BoolOp):
+        needed = {_needed(value, wanted) for value in test.values}
+        return needed.pop() if len(needed) == 1 else None
+    return wanted

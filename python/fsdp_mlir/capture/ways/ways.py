@@ -1,0 +1,163 @@
+"""The ways through a step that decides by values: what each gives, traced with the answers it is told."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import re
+import traceback
+from typing import Callable, Iterator, Optional, Sequence
+
+import torch
+from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput, PlainAOTOutput
+
+from ...dtypes import short_name
+from ...errors import E, ExportError
+from ...step.places import at_line, said_location
+from ..values.decisions import Answers, ValuesDecide, answering, is_answering
+from ..graph.joint_graph import JointGraph
+from ..running import RunStep
+from .shared_values import Results, SharedValues, Value
+from ..step_loss import check_outputs
+
+# So many ways through a step are traced, or through a place of it that stands apart: each takes the
+# time of a capture.
+MOST_WAYS = 16
+# Of torch.stack and torch.cat.
+_OF_NONE = re.compile("expects (a non-empty|at least one)")
+
+
+class WithoutLoss(Exception):
+    """On a way through the step it gives no loss, for which eager mode has an error.
+
+    Attributes:
+        error: what a step that always goes this way is refused with.
+    """
+
+    def __init__(self, error: ExportError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextlib.contextmanager
+def without_loss(step: RunStep) -> Iterator[None]:
+    """Within it a way through `step` is traced; raises WithoutLoss where it has no loss."""
+    failure: Optional[Exception] = None
+    try:
+        yield
+    except Exception as error:
+        failure = error
+    if is_answering() and failure is not None and _fails_in_eager(failure):
+        place = said_location("".join(traceback.format_exception(failure)))
+        what = f"the step's code fails ({type(failure).__name__}: {failure})"
+        raise WithoutLoss(ExportError(E.VALUE_DEPENDENT, at_line(place, what))) from failure
+    loss = step.outputs[0]
+    # Of a tensor of one element eager mode takes gradients, whatever its shape.
+    is_one = isinstance(loss, torch.Tensor) and [str(size) for size in loss.shape] == ["1"]
+    if is_answering() and loss is not None and not is_one:
+        try:
+            check_outputs(loss, {}, None)
+        except ExportError as error:
+            raise WithoutLoss(error) from failure
+    if failure is not None:
+        raise failure
+
+
+def _fails_in_eager(failure: Exception) -> bool:
+    """Whether it is Python's or PyTorch's error about having none of something, which eager mode has on
+    this way through the step too."""
+    is_of_none = _OF_NONE.search(str(failure)) is not None
+    return is_of_none or isinstance(failure, (ZeroDivisionError, IndexError))
+
+
+@dataclasses.dataclass
+class Way:
+    """What a way through the step gives; no results where it ends in an error.
+
+    Attributes:
+        told: what it was told, each time that it asked.
+        lines: where it asked, as `file.py:31`.
+        conditions: what it has asked for; none where it ends in an error.
+        places: where it computes each value: a number of calls.
+    """
+
+    told: tuple[bool, ...]
+    lines: tuple[str, ...]
+    results: Optional[Results]
+    conditions: list[Value]
+    places: dict[Value, int]
+    error: Optional[ExportError] = None
+
+
+class Ways:
+    """The ways through a step, each of which `trace` gives, told what is asked.
+
+    `trace` raises WithoutLoss where a way gives no loss.
+
+    Attributes:
+        values: those of all ways.
+        first: the graph of the first way with a loss.
+        usual: by line, what a step is told behind the answers that it is given; where there is no
+            line, True.
+    """
+
+    def __init__(self, trace: Callable[[], JointGraph]) -> None:
+        self.values = SharedValues()
+        self.first: Optional[JointGraph] = None
+        self.usual: dict[str, bool] = {}
+        self._trace = trace
+
+    def way(self, given: Sequence[bool]) -> Way:
+        """The one with these answers first, and the usual ones behind them.
+
+        Raises:
+            ExportError: it has other metrics than the ways before.
+        """
+        answers = Answers(given, self.usual)
+        try:
+            with answering(answers):
+                traced = self._trace()
+        except WithoutLoss as end:
+            return Way(answers.told, answers.lines, None, [], {}, end.error)
+        self.first = self.first or traced
+        if traced.metrics != self.first.metrics:
+            raise ValuesDecide(
+                E.VALUE_DEPENDENT,
+                f"{answers.lines[-1]}: values decide which metrics the step gives; give all of "
+                "them, and choose their values by torch.where",
+            )
+        results, places = self.values.add(traced.module)
+        first = 1 + len(traced.metrics)
+        asked = (PlainAOTOutput(first + number) for number in range(len(answers.asked)))
+        conditions = [results.pop(descriptor) for descriptor in asked]
+        return Way(answers.told, answers.lines, results, conditions, places)
+
+
+def complete(values: SharedValues, *ways: Results) -> None:
+    """Gives each way all results: a buffer that it does not change is what it was, and of what it does
+    not reach there is no gradient."""
+    for descriptor in dict.fromkeys(itertools.chain(*ways)):
+        for results in ways:
+            if descriptor not in results:
+                unchanged = None
+                if isinstance(descriptor, InputMutationAOTOutput):
+                    unchanged = values.input(descriptor.mutated_input)
+                results[descriptor] = unchanged
+
+
+def require_alike(line: str, yes: Results, no: Results) -> None:
+    """Raises ExportError where two ways give results of other shapes or dtypes."""
+    for descriptor, one in yes.items():
+        other = no[descriptor]
+        if one is None or other is None:
+            continue
+        about = [(tuple(v.meta["val"].shape), v.meta["val"].dtype) for v in (one, other)]
+        if about[0] != about[1]:
+            said = " and ".join(
+                f"{short_name(dtype)} of shape {list(shape)}" for shape, dtype in about
+            )
+            raise ValuesDecide(
+                E.VALUE_DEPENDENT,
+                f"{line}: values decide whether the step gives {said}; give the same on both ways",
+            )
