@@ -72,6 +72,18 @@ def test_a_folder_of_the_runtime_includes_only_what_lies_below() -> None:
     assert upwards == []
 
 
+def test_a_folder_of_the_plan_includes_only_what_lies_before() -> None:
+    order = "operands check meaning".split()
+    upwards = [
+        (file, name)
+        for place, folder in enumerate(order)
+        for file, names in includes(f"runtime/plan/{folder}").items()
+        for name in names
+        if name.startswith(tuple(f"plan/{later}/" for later in order[place + 1 :]))
+    ]
+    assert upwards == []
+
+
 def python_imports(file: pathlib.Path) -> set[str]:
     """The modules and packages at the top of fsdp_mlir that a file of it imports."""
     package = ROOT / "python/fsdp_mlir"

@@ -4,7 +4,7 @@
 #define FSDP_TARGET_PLANMEANINGS_H
 
 #include "PlanSymbols.h"
-#include "plan/Meanings.h"
+#include "plan/meaning/Meanings.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

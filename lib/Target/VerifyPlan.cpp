@@ -5,7 +5,7 @@
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Diagnostics.h"
 
-#include "plan/OperatorChecker.h"
+#include "plan/check/OperatorChecker.h"
 
 using namespace mlir;
 using namespace fsdp;

@@ -2,7 +2,7 @@
 #define FSDP_RUNTIME_EXECUTOR_POISON_H
 
 #include "executor/Arenas.h"
-#include "plan/LiveRanges.h"
+#include "plan/check/LiveRanges.h"
 
 #include <string>
 #include <utility>

@@ -1,7 +1,7 @@
 #include "plan/PlanFile.h"
 #include "plan/Files.h"
-#include "plan/PlanChecker.h"
 #include "plan/Sha256.h"
+#include "plan/check/PlanChecker.h"
 
 #include <flatbuffers/minireflect.h>
 

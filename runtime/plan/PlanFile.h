@@ -8,8 +8,8 @@
 #ifndef FSDP_PLAN_PLANFILE_H
 #define FSDP_PLAN_PLANFILE_H
 
-#include "plan/OperatorChecker.h"
 #include "plan/PlanTypes.h"
+#include "plan/check/OperatorChecker.h"
 
 #include <memory>
 #include <string>

@@ -1,9 +1,9 @@
 #include "plan/PlanText.h"
 
 #include "plan/Collectives.h"
-#include "plan/Meanings.h"
 #include "plan/Names.h"
 #include "plan/OperationText.h"
+#include "plan/meaning/Meanings.h"
 
 #include <algorithm>
 #include <tuple>

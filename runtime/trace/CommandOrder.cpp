@@ -1,7 +1,7 @@
 #include "trace/CommandOrder.h"
 
 #include "plan/CommandValues.h"
-#include "plan/LiveRanges.h"
+#include "plan/check/LiveRanges.h"
 #include "trace/ProgramRun.h"
 
 namespace fsdp::trace {

@@ -1,9 +1,9 @@
 #include "trace/CommandTexts.h"
 
 #include "plan/Collectives.h"
-#include "plan/LiveRanges.h"
 #include "plan/Names.h"
 #include "plan/OperationText.h"
+#include "plan/check/LiveRanges.h"
 #include "trace/JsonText.h"
 
 #include <cmath>

@@ -3,7 +3,7 @@
 #include "plan/AlignUp.h"
 #include "plan/Collectives.h"
 #include "plan/CommandValues.h"
-#include "plan/LiveRanges.h"
+#include "plan/check/LiveRanges.h"
 
 #include <algorithm>
 #include <numeric>

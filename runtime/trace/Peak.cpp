@@ -1,7 +1,7 @@
 #include "trace/Peak.h"
 
 #include "plan/AlignUp.h"
-#include "plan/LiveRanges.h"
+#include "plan/check/LiveRanges.h"
 
 #include <algorithm>
 #include <map>

@@ -1,9 +1,9 @@
 #include "trace/PlanJson.h"
 
 #include "plan/Collectives.h"
-#include "plan/Meanings.h"
 #include "plan/Names.h"
 #include "plan/PipelineText.h"
+#include "plan/meaning/Meanings.h"
 #include "trace/Exposure.h"
 #include "trace/Peak.h"
 #include "trace/Units.h"
@@ -21,7 +21,7 @@ Json constraints() {
   Json all = Json::array();
 #define CONSTRAINT(number, name, refuses)                                      \
   all.push_back({{"number", number}, {"name", name}, {"refuses", refuses}});
-#include "plan/Constraints.def"
+#include "plan/check/Constraints.def"
 #undef CONSTRAINT
   return all;
 }

@@ -173,8 +173,8 @@ class Constraint(NamedTuple):
 
 
 def constraints() -> list[Constraint]:
-    """The table of runtime/plan/Constraints.def."""
-    table = (chain.ROOT / "runtime/plan/Constraints.def").read_text()
+    """The table of runtime/plan/check/Constraints.def."""
+    table = (chain.ROOT / "runtime/plan/check/Constraints.def").read_text()
     rows = re.findall(r'^CONSTRAINT\((\d+), "(.*)",\s+"(.*)"\)$', table, re.MULTILINE)
     return [Constraint(int(number), name, refused) for number, name, refused in rows]
 

@@ -1,6 +1,6 @@
 #include "PlanBuilder.h"
 #include "plan/AlignUp.h"
-#include "plan/LiveRanges.h"
+#include "plan/check/LiveRanges.h"
 
 namespace fsdp::test {
 

@@ -5,8 +5,8 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/LLVM.h"
-#include "plan/Meanings.h"
-#include "plan/PlanChecker.h"
+#include "plan/check/PlanChecker.h"
+#include "plan/meaning/Meanings.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <string>

@@ -11,7 +11,7 @@
 #include "executor/IndexBounds.h"
 #include "operators/DispatcherSchemas.h"
 #include "plan/DTypes.h"
-#include "plan/OperatorChecker.h"
+#include "plan/check/OperatorChecker.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/zeros.h>

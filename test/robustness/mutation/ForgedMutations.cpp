@@ -2,8 +2,8 @@
 // that each of its own checks would pass, were there not one more.
 #include "Sites.h"
 #include "plan/GradientDivisors.h"
-#include "plan/LiveRanges.h"
-#include "plan/OperandShapes.h"
+#include "plan/check/LiveRanges.h"
+#include "plan/operands/OperandShapes.h"
 
 using namespace fsdp::plan;
 using namespace fsdp::test;

@@ -1,6 +1,6 @@
 #include "Windows.h"
 #include "plan/AlignUp.h"
-#include "plan/LiveRanges.h"
+#include "plan/check/LiveRanges.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // dispatcher says when a plan is loaded.
 #include "fsdp/Dialect/Aten/Schema.h"
 #include "operators/DispatcherSchemas.h"
-#include "plan/OperatorChecker.h"
+#include "plan/check/OperatorChecker.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <algorithm>

@@ -3,7 +3,7 @@
 #ifndef FSDP_TEST_UNIT_PLAN_BROKENPLANS_H
 #define FSDP_TEST_UNIT_PLAN_BROKENPLANS_H
 
-#include "plan/PlanChecker.h"
+#include "plan/check/PlanChecker.h"
 
 #include <functional>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Tests that byte ranges know their last writer and readers, against one entry
 // per byte.
-#include "plan/ByteHistory.h"
+#include "plan/check/ByteHistory.h"
 
 #include <gtest/gtest.h>
 #include <random>

@@ -1,6 +1,6 @@
 // Tests that plans of some kilobytes, whose check would take hours or all of
 // the memory, are refused (C38).
-#include "plan/CheckingBudget.h"
+#include "plan/check/CheckingBudget.h"
 #include "BrokenPlans.h"
 #include "PlanBuilder.h"
 

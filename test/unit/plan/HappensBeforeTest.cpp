@@ -1,6 +1,6 @@
 // Tests that vector clocks know what a search through streams, events and
 // collectives finds, on random programs.
-#include "plan/HappensBefore.h"
+#include "plan/check/HappensBefore.h"
 
 #include <gtest/gtest.h>
 #include <optional>

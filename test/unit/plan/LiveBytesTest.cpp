@@ -1,7 +1,7 @@
 // Tests that the bytes in use at one time are those between the first and last
 // command that touches them.
 #include "PlanBuilder.h"
-#include "plan/LiveRanges.h"
+#include "plan/check/LiveRanges.h"
 
 #include <gtest/gtest.h>
 #include <random>

@@ -2,7 +2,7 @@
 // the next step with nothing, or is refused.
 #include "BrokenPlans.h"
 #include "PlanBuilder.h"
-#include "plan/LiveRanges.h"
+#include "plan/check/LiveRanges.h"
 
 #include <gtest/gtest.h>
 

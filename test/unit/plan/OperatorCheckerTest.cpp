@@ -1,6 +1,6 @@
 // Tests that calls are held against schemas: of an operator whose results are
 // its only effects, with arguments of its types. Schemas here are made up.
-#include "plan/OperatorChecker.h"
+#include "plan/check/OperatorChecker.h"
 #include "BrokenPlans.h"
 #include "PlanBuilder.h"
 

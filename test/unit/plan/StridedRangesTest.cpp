@@ -1,6 +1,6 @@
 // Tests that ranges with a stride are what their bytes are, one by one, and
 // that nobody walks through those of a large bucket.
-#include "plan/StridedRanges.h"
+#include "plan/check/StridedRanges.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Tests that what ranks exchange is followed as whole tensors: what was cut
 // comes together again, and what is mixed does not.
-#include "plan/TermContent.h"
+#include "plan/meaning/TermContent.h"
 
 #include <gtest/gtest.h>
 

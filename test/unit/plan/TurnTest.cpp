@@ -2,8 +2,8 @@
 // are refused.
 #include "BrokenPlans.h"
 #include "PlanBuilder.h"
-#include "plan/LiveRanges.h"
 #include "plan/ProgramOutputs.h"
+#include "plan/check/LiveRanges.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include "trace/MemoryByKind.h"
 
 #include "PlanBuilder.h"
-#include "plan/LiveRanges.h"
+#include "plan/check/LiveRanges.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>

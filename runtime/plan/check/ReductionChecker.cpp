@@ -1,0 +1,35 @@
+#include "plan/check/ReductionChecker.h"
+
+#include "plan/Collectives.h"
+#include "plan/GradientDivisors.h"
+
+using namespace fsdp::plan;
+
+void fsdp::plan::checkReduction(const Checked &here, const PlanT &plan,
+                                const CollectiveT &collective, Norm norm) {
+  bool reduces = infoOf(collective.kind).reduces;
+  bool isMax = collective.op == ReduceOp::Max;
+  here.require(C1, collective.op <= ReduceOp::MAX, "its operation is unknown");
+  here.require(C14, !isMax || collective.kind == CollectiveKind::AllReduce,
+               "takes a maximum, which only an all-reduce does");
+  here.require(C26, isMax == (norm == Norm::Largest), "takes a ",
+               isMax ? "maximum" : "sum", " of what is ",
+               norm == Norm::Largest ? "the largest" : "no maximum",
+               " on each rank");
+  here.require(C14, !reduces || isReducible(collective.dtype, collective.op),
+               "reduces ", dtypeName(collective.dtype));
+  // Gradients are summed over shards, then over replicas; what comes last
+  // makes the mean of all.
+  bool replicated = numRanks(plan) > numShards(plan);
+  bool overReplicas = isOver(plan, collective, AxisRole::Replicate);
+  bool isMean = collective.kind == CollectiveKind::ReduceScatter
+                    ? !replicated
+                    : collective.kind == CollectiveKind::AllReduce &&
+                          norm == Norm::None && overReplicas;
+  double of = gradientDivisor(plan, collective.unit);
+  double divisor = isMean ? gradientDivisors(collective.dtype, of).after : 1;
+  here.require(C14, collective.divisor == divisor, "divides by ",
+               collective.divisor, ", not ", divisor);
+  here.require(C14, collective.divisor == 1 || isFloating(collective.dtype),
+               "divides ", dtypeName(collective.dtype));
+}
