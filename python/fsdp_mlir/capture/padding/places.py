@@ -69,19 +69,8 @@ def _index_put(form: StaticForm, node: fx.Node) -> fx.Node:
     return whole
 
 
-_ZEROS = (aten.zeros.default, aten.new_zeros.default, aten.zeros_like.default)
-
-
 def _longer(form: StaticForm, tensor: fx.Node, dims: Sequence[int]) -> fx.Node:
     """`tensor` with one more element along each of `dims`."""
-    if not dims:
-        return tensor
-    shape = list(tensor.meta["val"].shape)
-    if tensor.target in _ZEROS:
-        for dim in dims:
-            shape[dim] += 1
-        dtype = tensor.meta["val"].dtype
-        return form.call(aten.zeros.default, shape, dtype=dtype, device="cpu")
     for dim in dims:
         row = form.call(aten.slice.Tensor, tensor, dim, 0, 1)
         tensor = form.call(aten.cat.default, [tensor, row], dim)

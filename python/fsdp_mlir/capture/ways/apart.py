@@ -34,7 +34,7 @@ def too_many(line: str) -> ExportError:
         f"{line}: the step decides by values so often that there are more than {MOST_WAYS} ways "
         "through it, each of which a plan would compute, and what one decision changes cannot be told "
         "apart from what others do; choose by torch.where. A branch that skips what has no elements, "
-        "as an expert without tokens, can be left out",
+        "as an expert without tokens, can be left out, and a loop over nonzero() can be one over all",
     )
 
 
@@ -194,7 +194,7 @@ class Apart:
         begin = asked[place.begin]
         end = min((at for at in asked[place.end :] if at > begin), default=1 << 62)
         one, other = (self._extended(w, place.behind) for w in (self._first, way))
-        return Change(one, other, places, range(begin, end))
+        return Change(self._ways.values, one, other, places, range(begin, end))
 
     def _changed(
         self, changes: Sequence[Change], told: Optional[Sequence[Sequence[Told]]] = None

@@ -32,12 +32,18 @@ class Change:
             operands' places.
 
     Args:
+        values: those of both ways.
         places: where the first way computes each of its values.
         parting: between which places its forward pass parts from the other one.
     """
 
     def __init__(
-        self, first: Results, other: Results, places: Mapping[Value, int], parting: range
+        self,
+        values: SharedValues,
+        first: Results,
+        other: Results,
+        places: Mapping[Value, int],
+        parting: range,
     ) -> None:
         self.replaced: dict[Value, Value] = {}
         self.cut: dict[Value, set[int]] = {}
@@ -48,7 +54,12 @@ class Change:
         self._operands: dict[Pair, Optional[list[Pair]]] = {}
         self._missing: dict[Pair, list[Summand]] = {}
         pairs = {key: (value, other[key]) for key, value in first.items()}
-        self._look(pair for pair in pairs.values() if None not in pair)
+        known = [pair for pair in pairs.values() if None not in pair]
+        self._look(pair for pair in known if not pair[0].is_backward)
+        # What a backward pass alone reads of a forward pass is no other value of it: in a chain of
+        # gradients, of which each link leaves out some rows, it would be the next link's rows.
+        self._in_forward = set(self._operands)
+        self._look(known)
         self._is_same: dict[Pair, Optional[bool]] = {}
         for pair in sorted(self._operands, key=lambda p: (p[0].number, p[1].number)):
             self._is_same[pair] = self._compared(pair)
@@ -57,6 +68,8 @@ class Change:
                 self._take(pair)
             elif pair[0] is not pair[1]:
                 self.results[key] = pair[1]
+        self._find_same(values)
+        self._rise(values, first)
 
     def changes(self, value: Value) -> bool:
         """Whether a value of the first way is another one in the other way, of the same operands."""
@@ -101,24 +114,64 @@ class Change:
         tensors = first.meta.get("val"), other.meta.get("val")
         if not isinstance(tensors[0], torch.Tensor) or not lie_alike(*tensors):
             return None
-        may_part = first.is_backward == other.is_backward
-        may_part = may_part and (first.is_backward or self._places[first] in self._parting)
-        return False if may_part else None
+        if first.is_backward != other.is_backward:
+            return None
+        may_part = pair in self._in_forward and self._places[first] in self._parting
+        return False if first.is_backward or may_part else None
 
     def _take(self, pair: Pair) -> None:
         waiting = [pair]
         while waiting:
             first, other = waiting.pop()
-            if first is other or other in self.same:
-                if first is not other and self.same[other] is not first:
-                    self.replaced[first] = other
-            elif self._is_same[first, other]:
-                self.same[other] = first
-                for summand in self._missing.get((first, other), ()):
-                    self.cut.setdefault(summand.addition, set()).add(summand.position)
-                waiting += self._operands[first, other] or []
-            else:
+            if first is other:
+                continue
+            if not self._is_same[first, other] or self.same.get(other, first) is not first:
                 self.replaced[first] = other
+                continue
+            absent = self._missing.get((first, other), [])
+            for summand in absent:
+                self.cut.setdefault(summand.addition, set()).add(summand.position)
+            if not absent or is_sum(other):  # else it is the one summand that is left
+                if other in self.same:
+                    continue
+                self.same[other] = first
+            waiting += self._operands[first, other] or []
+
+    def _find_same(self, values: SharedValues) -> None:
+        """Adds to `same` what is computed in the place of other values, as the first way does of what
+        takes its operands' places."""
+        for value in sorted(reached(self.replaced.values()), key=lambda v: v.number):
+            if value in self.same or value in self._places:
+                continue
+            arguments = map_values(value.arguments, lambda v: self.same.get(v, v))
+            known = values.known(value, arguments)
+            if known in self._places:
+                self.same[value] = known
+
+    def _rise(self, values: SharedValues, first: Results) -> None:
+        """Has another value taken as late as may be, where both it and what is computed of it are the
+        first way's. So changes of neighbouring links of a chain take the same member of a link."""
+        users: dict[Value, set[Value]] = {}
+        for value in reached(filter(None, first.values())):
+            for operand in value.operands:
+                users.setdefault(operand, set()).add(value)
+        their_users = {user: other for other, user in self.same.items()}
+        waiting = [value for value, other in self.replaced.items() if other in self.same]
+        while waiting:
+            value = waiting.pop()
+            if len(users.get(value, ())) != 1:
+                continue
+            (user,) = users[value]
+            other = their_users.get(user)
+            if other is None or self.replaced[value] not in other.operands:
+                continue
+            known = values.known(
+                other, map_values(other.arguments, lambda v: self.same.get(v, v))
+            )
+            if known in self._places and known is not user:
+                del self.replaced[value]
+                self.replaced[user], self.same[other] = other, known
+                waiting.append(user)
 
 
 # A value of the first way, or of the change of this number, and a set of changes that are left out of

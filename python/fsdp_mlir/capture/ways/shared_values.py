@@ -146,6 +146,10 @@ class SharedValues:
         """The call of `value` with other arguments, whose values are alike."""
         return self.value(value.op, value.target, arguments, value.meta, value.place, value.draw)
 
+    def known(self, value: Value, arguments: Any) -> Optional[Value]:
+        """What `again` gives, where a graph has it."""
+        return self._values.get((value.op, value.target, _key(arguments), value.draw))
+
     def call(self, at: Value, op: Any, *args: Any, **kwargs: Any) -> Value:
         """A call beside `at`."""
         meta = {name: held for name, held in at.meta.items() if name != "desc"}

@@ -4,15 +4,16 @@ them. A way through the step that uses a value less often has fewer of them."""
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Optional
+import math
+from typing import Optional
 
 import torch
 
-from .shared_values import Value, map_values
+from .shared_values import Value
 
 _aten = torch.ops.aten
-# So many calls deep two summands are compared: which weights they are multiplied by says whose they
-# are, and what lies deeper is changed by what other uses of the value give.
+# So many calls deep two summands are compared: which weights and rows they are computed with says whose
+# they are, and what lies deeper is changed by what other uses of the value give.
 _DEPTH = 6
 
 
@@ -53,22 +54,37 @@ def is_sum(value: Value) -> bool:
 
 
 def missing(first: Value, other: Value) -> Optional[list[tuple[Summand, Optional[Value]]]]:
-    """Each summand of `first` with the one of `other` that is alike, or None where `other` lacks it. None:
-    it lacks none, or has others."""
+    """Each summand of `first` with the one of `other` that is of the same use, or None where `other`
+    lacks it. None: it lacks none, or has others."""
     ours, theirs = summands(first), [s.value for s in summands(other)] or [other]
     if len(theirs) >= len(ours):
         return None
+    looks = [_looks(summand.value) for summand in ours], [_looks(value) for value in theirs]
+    # best[i][j]: how alike the first i of ours and the first j of theirs are, each of which is one of
+    # ours, in order.
+    best = [[0.0] + [-math.inf] * len(theirs) for _ in range(len(ours) + 1)]
+    for i, one in enumerate(looks[0]):
+        for j, its in enumerate(looks[1]):
+            best[i + 1][j + 1] = max(best[i][j + 1], best[i][j] + _likeness(one, its))
     found: list[tuple[Summand, Optional[Value]]] = []
-    for summand in ours:
-        is_there = bool(theirs) and _looks(summand.value) == _looks(theirs[0])
-        found.append((summand, theirs.pop(0) if is_there else None))
-    return None if theirs else found
+    j = len(theirs)
+    for i in reversed(range(len(ours))):
+        is_there = j > 0 and best[i + 1][j] > best[i][j]
+        j -= is_there
+        found.append((ours[i], theirs[j] if is_there else None))
+    return found[::-1]
 
 
-def _looks(value: Value, depth: int = _DEPTH) -> Any:
-    """What a value is computed by, some calls deep."""
-    if depth == 0 or value.op != "call_function":
-        return value.op, str(value.target)
-    return str(value.target), repr(
-        map_values(value.arguments, lambda operand: _looks(operand, depth - 1))
-    )
+def _looks(value: Value) -> set[Value]:
+    """Which values of the forward pass a gradient is computed with, some calls deep."""
+    found: set[Value] = set()
+    level = {value}
+    for _ in range(_DEPTH):
+        below = {operand for gradient in level for operand in gradient.operands}
+        level = {operand for operand in below if operand.is_backward}
+        found |= below - level
+    return found
+
+
+def _likeness(one: set[Value], other: set[Value]) -> float:
+    return (len(one & other) + 1) / (len(one | other) + 1)
