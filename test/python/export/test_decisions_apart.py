@@ -83,6 +83,24 @@ class Experts(nn.Module):
         return x + result
 
 
+class OwnRows(nn.Module):
+    """Gives each expert that is hit its own rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(WIDTH, 5)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, choice = self.gate(x).softmax(-1).max(-1)
+        result = torch.zeros_like(x)
+        hits = F.one_hot(choice, len(self.experts)).sum(0) > 0
+        for number in hits.nonzero().flatten():
+            (rows,) = torch.where(choice == number)
+            result[rows] += self.experts[number](x[rows]) * weight[rows, None]
+        return x + result
+
+
 class Checked(nn.Module):
     """Ends in an error where numbers are none, and clips them where they are large."""
 
@@ -123,6 +141,16 @@ def test_each_place_decides_for_itself(tmp_path: pathlib.Path) -> None:
         for name, buffer in step.model.named_buffers():
             is_known = int(name.split(".")[1]) % 3 < trial % 4
             buffer.copy_(torch.rand(buffer.shape) + 0.5 if is_known else torch.zeros(()))
+        compare(step, exported, step.inputs)
+
+
+def test_experts_that_are_hit(tmp_path: pathlib.Path) -> None:
+    """Their rows overwrite one tensor, one expert after the other."""
+    torch.manual_seed(1)
+    step = step_of(Layered(OwnRows()))
+    exported = export(step, tmp_path)
+    for trial in range(4):
+        step.inputs["x"] = torch.randn(1 + trial, WIDTH).repeat(ROWS, 1)[:ROWS].contiguous()
         compare(step, exported, step.inputs)
 
 

@@ -23,6 +23,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ...errors import E, ExportError
 from ...step.places import in_short, innermost, is_users, said_location, trace_of
 from ...step.source import conditions_at
+from .listed_places import loops_over_places
 
 _RELATIONS: dict[Any, Callable[..., torch.Tensor]] = {
     sympy.Eq: torch.eq,
@@ -161,6 +162,7 @@ def run_with_answers() -> Iterator[None]:
     with (
         mock.patch.object(torch.SymBool, "__bool__", _size_condition(torch.SymBool.__bool__)),
         mock.patch.object(builtins, "len", _length(len)),
+        loops_over_places(_answers.of_value),
     ):
         yield
 
