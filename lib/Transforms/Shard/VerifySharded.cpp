@@ -318,6 +318,13 @@ LogicalResult VerifySharded::verifyProgram(func::FuncOp program) {
   return success(ok && succeeded(verifyScales(program)));
 }
 
+/// What scales an update's gradient; updates on the host read a copy of it.
+Value getScale(UpdateOp update) {
+  Value scale = update.getScale();
+  auto copy = scale ? scale.getDefiningOp<OffloadOp>() : OffloadOp();
+  return copy ? copy.getOperand() : scale;
+}
+
 LogicalResult VerifySharded::verifyScales(func::FuncOp program) {
   auto training = TrainingOp::of(getOperation());
   DenseF64ArrayAttr bound =
@@ -327,8 +334,8 @@ LogicalResult VerifySharded::verifyScales(func::FuncOp program) {
   Value factor;
   WalkResult result = program.walk([&](UpdateOp update) {
     if (!factor)
-      factor = update.getScale();
-    if (factor && update.getScale() == factor)
+      factor = getScale(update);
+    if (factor && getScale(update) == factor)
       return WalkResult::advance();
     update.emitOpError("S14: of ")
         << update.getParameterAttr()

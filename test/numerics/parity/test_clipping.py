@@ -4,6 +4,7 @@ by value with none, in both layouts."""
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import pytest
 import torch
@@ -22,9 +23,8 @@ FLAT = "shard-layout=flat"
 NORMS = {"1": "9", "2": "0.5", "3": "0.3", "inf": "0.1"}
 
 
-def clipped(*flags: str, ranks: int = 2, ignored: tuple[str, ...] = ()) -> Training:
-    calls = tuple(Call((unit,), ignored=ignored) for unit in UNITS)
-    return Training(FILE, flags, calls, (ranks,))
+def clipped(*flags: str, mesh: tuple[int, ...] = (2,), **options: Any) -> Training:
+    return Training(FILE, flags, tuple(Call((unit,), **options) for unit in UNITS), mesh)
 
 
 def all_reduces(run: chain.Result) -> list[tuple[int, int]]:
@@ -64,7 +64,7 @@ def test_a_value_is_pytorchs(layout: str, tmp_path: pathlib.Path, fsdp2: Pool) -
 def test_layouts_and_ranks_agree_to_rounding(tmp_path: pathlib.Path) -> None:
     runs = [
         training.run(
-            clipped("--clip-norm", "0.5", ranks=ranks), tmp_path / f"{ranks}{layout}", layout
+            clipped("--clip-norm", "0.5", mesh=(ranks,)), tmp_path / f"{ranks}{layout}", layout
         )
         for ranks in (3, 4)
         for layout in ("", FLAT)
@@ -75,19 +75,33 @@ def test_layouts_and_ranks_agree_to_rounding(tmp_path: pathlib.Path) -> None:
 
 
 def test_one_rank_reduces_nothing(tmp_path: pathlib.Path) -> None:
-    described = clipped("--clip-norm", "0.5", ranks=1)
+    described = clipped("--clip-norm", "0.5", mesh=(1,))
     run = training.run(described, tmp_path)
     assert run.summary["collectives"] == []
     step = reference.load_step(described.file, described.argv)
     compare.check_close(run, reference.eager(step, described.steps))
 
 
+@pytest.mark.parametrize("layout", ("", FLAT))
+def test_units_on_the_host_are_scaled_as_the_others(
+    layout: str, tmp_path: pathlib.Path, fsdp2: Pool
+) -> None:
+    one = Call(("blocks.1",), offload=True)
+    calls = tuple(one if unit in one.paths else Call((unit,)) for unit in UNITS)
+    described = Training(FILE, ("--clip-norm", "0.5"), calls)
+    expected = fsdp2.start(described)
+    run = training.run(described, tmp_path, layout)
+    compare.check_close(run, expected())
+
+
+IGNORED = ("head.weight", "head.bias")
+
+
 def test_an_ignored_parameter_counts_once(tmp_path: pathlib.Path) -> None:
     """Each rank has its own gradient of it: they count as their mean does."""
-    ignored = ("head.weight", "head.bias")
     runs = [
         training.run(clipped("--clip-norm", "1e9", ignored=names), tmp_path / str(len(names)))
-        for names in ((), ignored)
+        for names in ((), IGNORED)
     ]
     first, second = (run.metrics[0]["grad_norm"] for run in runs)
     assert second == pytest.approx(first, rel=0.2) and second >= first
@@ -126,7 +140,7 @@ def test_a_parameter_without_elements_changes_no_norm(layout: str, tmp_path: pat
 
 
 def test_processes_over_gloo_have_the_same_bits(tmp_path: pathlib.Path) -> None:
-    described = clipped("--clip-norm", "0.5", ranks=3)
+    described = clipped("--clip-norm", "0.5", mesh=(3,))
     compiled = chain.compile_step(training.annotated(described), tmp_path, described.argv, "")
     threads, gloo = (
         chain.run_plan(compiled, 3, steps=described.steps, **options)
