@@ -27,6 +27,7 @@ static SmallVector<int64_t> getAxes(StateOp parameter) {
 
 FailureOr<Gradients> Gradients::collect(ArrayRef<UpdateOp> updates) {
   Gradients gradients;
+  bool ownGradients = false;
   auto module = updates.front()->getParentOfType<ModuleOp>();
   SymbolTable table(module);
   for (UpdateOp update : updates) {
@@ -41,10 +42,17 @@ FailureOr<Gradients> Gradients::collect(ArrayRef<UpdateOp> updates) {
       gradients.axes = axes;
     gradients.allDouble &=
         update.getGradient().getType().getElementType().isF64();
+    ownGradients |= !parameter.getUnitAttr();
     gradients.byUnit[axes.empty() ? Attribute() : parameter.getUnitAttr()]
         .insert(update.getGradient());
   }
-  gradients.ranks = Mesh(module).getNumRanks(gradients.axes);
+  Mesh mesh(module);
+  if (ownGradients) {
+    gradients.axes = mesh.getAxes(AxisRole::Shard);
+    gradients.replicaAxes = mesh.getAxes(AxisRole::Replicate);
+  }
+  gradients.ranks = mesh.getNumRanks(gradients.axes);
+  gradients.replicas = mesh.getNumRanks(gradients.replicaAxes);
   return gradients;
 }
 
@@ -102,15 +110,23 @@ Value Gradients::sumPowers(OpBuilder &builder, Location loc, double p,
                                TypeRange(number))
               ->getResult(0);
   }
-  if (ranks == 1)
+  auto reduce = [&](ArrayRef<int64_t> over) {
+    all = AllReduceOp::create(
+        builder, loc, number,
+        ReduceOpAttr::get(builder.getContext(),
+                          largest ? ReduceOp::Max : ReduceOp::Sum),
+        CollectiveRoleAttr::get(builder.getContext(), role), all,
+        /*unit=*/StringAttr(), builder.getDenseI64ArrayAttr(over),
+        builder.getF64FloatAttr(1.0));
+  };
+  if (ranks > 1)
+    reduce(axes);
+  if (replicas == 1)
     return all;
-  return AllReduceOp::create(
-      builder, loc, number,
-      ReduceOpAttr::get(builder.getContext(),
-                        largest ? ReduceOp::Max : ReduceOp::Sum),
-      CollectiveRoleAttr::get(builder.getContext(), role), all,
-      /*unit=*/StringAttr(), builder.getDenseI64ArrayAttr(axes),
-      builder.getF64FloatAttr(1.0));
+  if (!largest)
+    all = ScalarCalls(builder, loc).call("div.Scalar", all, "other", replicas);
+  reduce(replicaAxes);
+  return all;
 }
 
 Value ScalarCalls::call(StringRef callee, ValueRange operands,

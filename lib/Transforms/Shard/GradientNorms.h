@@ -25,10 +25,12 @@ public:
 
   /// The sum of |x|^p over all elements of all of them on all ranks, a
   /// tensor<f64>; for an infinite p the largest |x|, NaN above all. What each
-  /// rank has whole counts once, not once per rank. Each unit's sum stands
-  /// behind its gradients, so that most run while others are on their way; the
-  /// rest where `builder` is: an `fsdp.all_reduce` for each axis that gradients
-  /// are cut over, of the role that they are summed for.
+  /// rank has whole counts once, not once per rank, and by the ranks' mean
+  /// where it is each rank's own. Each unit's sum stands behind its gradients,
+  /// so that most run while others are on their way; the rest where `builder`
+  /// is: an `fsdp.all_reduce` over the axes that gradients are cut over, of the
+  /// role that they are summed for, and one over replicas where some gradient
+  /// is each rank's own.
   mlir::Value sumPowers(mlir::OpBuilder &builder, mlir::Location loc, double p,
                         CollectiveRole role) const;
 
@@ -40,6 +42,9 @@ private:
   llvm::MapVector<mlir::Attribute, llvm::SetVector<mlir::Value>> byUnit;
   llvm::SmallVector<int64_t> axes; // that what is cut is cut over
   int64_t ranks = 1;               // along them
+  /// Along which ranks have other numbers than their replicas.
+  llvm::SmallVector<int64_t> replicaAxes;
+  int64_t replicas = 1;
   bool allDouble = true;
 };
 

@@ -107,6 +107,16 @@ def test_an_ignored_parameter_counts_once(tmp_path: pathlib.Path) -> None:
     assert second == pytest.approx(first, rel=0.2) and second >= first
 
 
+def test_replicas_agree_on_what_each_has_for_itself(tmp_path: pathlib.Path) -> None:
+    norms = {}
+    for mesh in ((4,), (2, 2), (4, 1)):
+        described = clipped("--clip-norm", "0.5", mesh=mesh, ignored=IGNORED)
+        run = training.run(described, tmp_path / str(mesh))
+        norms[mesh] = [row["grad_norm"] for row in run.metrics]
+    assert norms[2, 2] == pytest.approx(norms[4,], rel=1e-6)
+    assert norms[4, 1] == pytest.approx(norms[4,], rel=1e-6)
+
+
 class WithEmpty(torch.nn.Linear):
     def __init__(self) -> None:
         super().__init__(6, 3)

@@ -21,8 +21,11 @@ UNITS = ("blocks.0", "blocks.1", "blocks.2", "")
 SCALE = ("--scale", str(2.0**127), "--loss-factor", "64")
 
 
-def scaled(*flags: str, ranks: int = 2, steps: int = 14) -> Training:
-    return Training(FILE, (*SCALE, *flags), tuple(Call((u,)) for u in UNITS), (ranks,), steps)
+def scaled(
+    *flags: str, mesh: tuple[int, ...] = (2,), steps: int = 14, ignored: tuple[str, ...] = ()
+) -> Training:
+    calls = tuple(Call((unit,), ignored=ignored) for unit in UNITS)
+    return Training(FILE, (*SCALE, *flags), calls, mesh, steps)
 
 
 @pytest.mark.parametrize("layout", ("", "shard-layout=flat"))
@@ -48,6 +51,17 @@ def test_a_skipped_step_changes_nothing(tmp_path: pathlib.Path) -> None:
     run = chain.run_plan(compiled, 2, steps=1)
     start = load_file(compiled.weights)
     assert all(torch.equal(start[name], value) for name, value in run.weights.items())
+
+
+def test_replicas_skip_together(tmp_path: pathlib.Path) -> None:
+    """Also where an ignored parameter, of which each has a gradient of its own, makes them."""
+    shards, replicas = (
+        training.run(scaled(mesh=mesh, ignored=("head.weight",)), tmp_path / str(mesh))
+        for mesh in ((2,), (2, 1))
+    )
+    scales = [row["loss_scale"] for row in replicas.metrics]
+    assert scales == [row["loss_scale"] for row in shards.metrics]
+    assert scales[1] < scales[0] and replicas.losses == shards.losses
 
 
 def normed(argv: list[str]) -> TrainingStep:
@@ -118,14 +132,14 @@ def test_a_logged_norm_is_without_the_scale(tmp_path: pathlib.Path) -> None:
 def test_one_rank_and_three(tmp_path: pathlib.Path) -> None:
     """The collectives of a step: one maximum, or none."""
     for ranks, reductions in ((1, []), (3, [(1, 8)])):
-        run = training.run(scaled(ranks=ranks), tmp_path / str(ranks))
+        run = training.run(scaled(mesh=(ranks,)), tmp_path / str(ranks))
         rows = [r for r in run.summary["collectives"] if r["kind"] == "all-reduce"]
         assert [(r["calls_per_step"], r["bytes_per_step"]) for r in rows] == reductions
 
 
 def test_a_loss_that_is_no_number_is_skipped_too(tmp_path: pathlib.Path) -> None:
     """Whatever `--non-finite` says of steps without a scaler."""
-    described = scaled(ranks=1, steps=3)
+    described = scaled(mesh=(1,), steps=3)
     compiled = chain.compile_step(training.annotated(described), tmp_path, described.argv, "")
     data = load_file(compiled.data)
     first = next(iter(data))
