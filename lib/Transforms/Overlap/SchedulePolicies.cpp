@@ -47,6 +47,8 @@ static void startByLists(ProgramSchedule &schedule,
   using Key = std::tuple<size_t, size_t, size_t, size_t>;
   std::vector<std::pair<Key, Flight>> placed;
   for (Flight &flight : schedule.getGathers()) {
+    // None in front of what is needed before it can start.
+    flight.startSlot = std::max(flight.startSlot, flight.ready);
     Key key{flight.startSlot, lists.size(), 0, flight.order};
     bool isPlaced = false;
     for (auto [i, list] : llvm::enumerate(lists)) {
@@ -57,7 +59,8 @@ static void startByLists(ProgramSchedule &schedule,
       if (!isOwn && target == list.targets.end())
         continue;
       size_t place = isOwn ? 0 : 1 + (target - list.targets.begin());
-      Key listed{list.begin, i, place, flight.order};
+      size_t slot = std::max(list.begin, flight.ready);
+      Key listed{slot, i, place, flight.order};
       bool wins = !isOwn && !isPlaced && exactly(list.region);
       key = wins ? listed : std::min(key, listed);
       isPlaced = true;

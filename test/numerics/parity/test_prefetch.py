@@ -3,6 +3,7 @@ and called in another order than they are defined in; and that lists change no n
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import re
 
@@ -14,6 +15,7 @@ from support.policies import Call
 from support.training import Training
 
 GPT = pathlib.Path(__file__).parent / "models" / "gpt.py"
+BLOCKS = GPT.with_name("blocks.py")
 ZOO = step_files.GENERALITY / "zoo.py"
 TRUE = {"reshard": True}
 
@@ -99,6 +101,23 @@ def test_lists_to_no_purpose_do_nothing(tmp_path: pathlib.Path, fsdp2: Pool) -> 
     plain = Training(GPT, (), training.units(("blocks.0", "blocks.1")))
     training.run(plain, tmp_path / "plain", "schedule=fsdp2")
     assert sorted(gathers(tmp_path / "lists")) == sorted(gathers(tmp_path / "plain"))
+
+
+@pytest.mark.parametrize("schedule", ("overlap", "fsdp2"))
+def test_what_neighbours_keep_is_gathered_behind_it(schedule: str, tmp_path: pathlib.Path) -> None:
+    """A list may put a gather of forward behind a place where one of backward would fit."""
+    lists = (
+        Call(("blocks.0",), reshard=2, prefetch_forward=("blocks.1",)),
+        Call(("blocks.1",), reshard=2, prefetch_forward=("blocks.2",)),
+        Call(("blocks.2",), reshard=2),
+        Call(("",), reshard=2),
+    )
+    plain = tuple(dataclasses.replace(call, prefetch_forward=()) for call in lists)
+    runs = [
+        training.run(Training(BLOCKS, (), calls, (4,)), tmp_path / str(i), f"schedule={schedule}")
+        for i, calls in enumerate((lists, plain))
+    ]
+    assert runs[0].losses == runs[1].losses
 
 
 def units_of(task: Training, gathers: list[tuple[str, str]]) -> list[tuple[str, str]]:
