@@ -22,16 +22,19 @@ UNITS = ("blocks.0", "blocks.1", "blocks.2", "")
 # (test_optimizers.py).
 STEPS = 8
 BF16 = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32}
+BF16_INSIDE = {**BF16, "output_dtype": torch.float32}
+ONE = ("blocks.2",)
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
     """What one choice changes: the mesh, flags of the step file, arguments of
-    each call of fully_shard, options of the pipeline."""
+    fully_shard for some `units`, options of the pipeline."""
 
     mesh: tuple[int, ...] = ()
     argv: tuple[str, ...] = ()
     call: tuple[tuple[str, Any], ...] = ()
+    units: tuple[str, ...] = UNITS
     pipeline: str = ""
     reduces_each: bool = False  # micro-batch
     # Whether both sides do the same operations in the same order, so that their
@@ -55,12 +58,26 @@ AXES = {
         "false": Choice(call=(("reshard", False),)),
         "2": Choice(call=(("reshard", 2),)),
     },
+    "lists": {
+        "no": Choice(),
+        "forward": Choice(
+            call=(("prefetch_forward", ("blocks.1", "blocks.2")),), units=("blocks.0",)
+        ),
+        "backward": Choice(
+            call=(("prefetch_backward", ("blocks.0", "blocks.1")),), units=("blocks.2",)
+        ),
+    },
     "precision": {
         "fp32": Choice(),
         "bf16": Choice(call=(("precision", BF16),), loss=1e-3),
+        "bf16 of one": Choice(call=(("precision", BF16_INSIDE),), units=ONE, loss=1e-3),
     },
     "frozen": {"no": Choice(), "yes": Choice(argv=("--frozen",))},
-    "divisor": {"ranks": Choice(), "3": Choice(call=(("divisor", 3.0),))},
+    "divisor": {
+        "ranks": Choice(),
+        "3": Choice(call=(("divisor", 3.0),)),
+        "3 of one": Choice(call=(("divisor", 3.0),), units=ONE),
+    },
     "accumulate": {
         "1": Choice(),
         "3": Choice(argv=("--accumulate", "3")),
@@ -82,6 +99,7 @@ AXES = {
     "offload": {
         "no": Choice(),
         "all": Choice(call=(("offload", True),)),
+        "one": Choice(call=(("offload", True),), units=ONE),
         "params": Choice(pipeline="offload=params"),
         "optimizer": Choice(pipeline="offload=optimizer"),
     },
@@ -91,9 +109,11 @@ AXES = {
 
 
 def allowed(row: Row) -> bool:
-    """Where ranks form no shards, FSDP2 on Gloo divides by a factor twice. Two of two shards are
-    all, as with True."""
-    if row.get("mesh") == "2x1" and row.get("divisor") == "3":
+    """Where ranks form no shards, FSDP2 on Gloo divides by a factor twice. It casts no inputs where
+    a checkpoint recomputes. Two of two shards are all, as with True."""
+    if row.get("mesh") == "2x1" and row.get("divisor", "ranks") != "ranks":
+        return False
+    if row.get("precision") == "bf16 of one" and row.get("remat") == "checkpoint":
         return False
     return row.get("reshard") != "2" or row.get("mesh", "4") == "4"
 
@@ -127,11 +147,14 @@ def test_any_three_choices_are_fsdp2s(row: Row, tmp_path: pathlib.Path, fsdp2: P
 
 def _check(row: Row, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
     choices = [AXES[axis][value] for axis, value in row.items()]
-    call = {key: value for choice in choices for key, value in choice.call}
+    calls = tuple(
+        Call((unit,), **dict(pair for c in choices if unit in c.units for pair in c.call))
+        for unit in UNITS
+    )
     described = Training(
         FILE,
         tuple(flag for choice in choices for flag in choice.argv),
-        tuple(Call((unit,), **call) for unit in UNITS),
+        calls,
         next(choice.mesh for choice in choices if choice.mesh),
         STEPS,
         reduces_each=any(choice.reduces_each for choice in choices),
