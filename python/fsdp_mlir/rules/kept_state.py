@@ -39,9 +39,9 @@ def first_state(trace: Trace, index: int, param: torch.Tensor, name: str, value:
         number = trace.pool.constant(_uniform(name, value))
         return trace.make((), (), value.dtype, number)
     number = trace.pool.constant(_uniform(name, value))
-    with _disable_current_modes():
-        strides = value.contiguous().stride()
-    shape, stride, layout = _placed(param, (tuple(value.shape), strides))
+    # One without dimensions is taken for one of one element, as such a parameter is.
+    own = tuple(value.shape) or _ONE[0]
+    shape, stride, layout = _placed(param, (own, row_major_strides(own)))
     fill = trace.pool.make("fill", number, dtype=element_dtype(value.dtype), layout=layout)
     return trace.make(shape, stride, value.dtype, fill)
 

@@ -77,6 +77,15 @@ def test_a_rule_has_the_optimizers_bits(kind: type, options: dict[str, Any]) -> 
     assert {name for name, value in state.items() if value.numel() == 1} <= {"step", *kept}
 
 
+ELEMENTWISE = [(kind, x) for kind, x in CASES if kind is not Adafactor and "fused" not in x]
+
+
+@pytest.mark.parametrize("kind, options", ELEMENTWISE, ids=lambda v: getattr(v, "__name__", None))
+def test_a_parameter_may_have_no_dimension(kind: type, options: dict[str, Any]) -> None:
+    """Also where the optimizer makes states as soon as it has the parameter, as Adagrad does."""
+    assert_has_bits(kind([nn.Parameter(torch.tensor(0.5))], **{"lr": 0.1, **options}), 4)
+
+
 class Lamb(torch.optim.Optimizer):
     """As papers write it: the step of a tensor is as long as its norm says, and Python branches on
     what the norms are."""
