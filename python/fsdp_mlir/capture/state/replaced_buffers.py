@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 import torch
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.overrides import TorchFunctionMode
 
 from ...errors import E, ExportError
@@ -35,7 +36,7 @@ _SET_DATA = torch.Tensor.data.__set__
 
 class DataAssigned(TorchFunctionMode):
     """Within it, `tensor.data = value` of a parameter or a buffer is a copy into its memory, which is
-    seen as a change of it.
+    seen as a change of it. Another tensor has the value's memory from then on, as in eager mode.
 
     Args:
         states: names of parameters and buffers by the identity of the tensors that the step has for
@@ -47,10 +48,18 @@ class DataAssigned(TorchFunctionMode):
         self._states = states
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func != _SET_DATA or id(args[0]) not in self._states:
+        if func != _SET_DATA:
             return func(*args, **(kwargs or {}))
-        _check_fits(args[0], args[1], self._states[id(args[0])])
-        args[0].data.copy_(args[1].data)
+        tensor, value = args
+        name = self._states.get(id(tensor))
+        if name is not None:
+            _check_fits(tensor, value, name)
+            tensor.data.copy_(value.data)
+            return
+        if isinstance(tensor, FunctionalTensor):  # of which PyTorch changes the outside alone
+            value = value.detach()
+            tensor.elem = value.elem
+        func(tensor, value)
 
 
 def _check_fits(state: torch.Tensor, value: torch.Tensor, name: str) -> None:
