@@ -164,7 +164,19 @@ def parts(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     return (torch.cat(rows) * torch.arange(ROWS)[:, None]).square().sum()
 
 
+def parts_of_a_part(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    """As torchtitan's experts: what no expert has is zeros behind the others."""
+    counts = (y[m, None] == torch.arange(LABELS)).sum(0).tolist()
+    rows = model.layer(torch.nan_to_num(x))
+    none = rows.shape[0] - sum(counts)
+    split = torch.split(rows[: sum(counts)], counts, dim=0)
+    whole = torch.cat([part * (i + 1) for i, part in enumerate(split)])
+    whole = torch.vstack((whole, whole.new_zeros((none, WIDTH))))
+    return (whole * torch.arange(ROWS)[:, None]).square().sum()
+
+
 CASES: dict[str, Body] = {
+    "parts-of-a-part": parts_of_a_part,
     "distances": distances,
     "parts": parts,
     "fixed-number": fixed_number,

@@ -250,8 +250,13 @@ def _slice_backward(form: StaticForm, node: fx.Node) -> fx.Node:
     gradient = values["grad_output"]
     size = form.shape(gradient)[dim]
     if isinstance(start, int) and start >= 0 and values["step"] == 1:
-        # Behind what counts there may be elements that do, of which it says nothing.
-        return form.again(node, grad_output=form.filled(gradient, 0, [dim]))
+        # Behind what counts there may be elements that do, of which it says nothing. A gradient may
+        # have place for more than there are: its size is a sum where the tensor's own is known.
+        gradient = form.filled(gradient, 0, [dim])
+        room = form.bound(form.shape(node)[dim]) - start
+        length = min(room, gradient.meta["val"].shape[dim])
+        gradient = form.call(aten.slice.Tensor, gradient, dim, 0, length)
+        return form.again(node, grad_output=gradient, end=start + length)
     if isinstance(form.shape(node)[dim], int) and isinstance(start, int):
         return form.again(node)
     if isinstance(start, int) or values["step"] != 1:
