@@ -11,6 +11,7 @@ from typing import Any, Callable, Optional
 import torch
 from torch import fx
 
+from .draws import DRAWS
 from .losses import LOSSES
 from .places import PLACES
 from .shapes import SHAPES
@@ -160,6 +161,7 @@ _RULES: dict[str, Rule] = {
     "scalar_tensor": _scalar_tensor,
     "_cdist_forward": _batches(_last),
     "_cdist_backward": _cdist_backward,
+    **DRAWS,
     **LOSSES,
     **PLACES,
     **SHAPES,

@@ -12,7 +12,7 @@ from ...errors import E
 from ...step.at_most import BOUND
 from ...step.places import at_line
 from ..graph.nodes import arguments_of, location, refusal
-from .static_form import NO_BOUND, Origin, Rule, Size, StaticForm, aten
+from .static_form import NO_BOUND, Origin, Rule, Size, StaticForm, aten, is_dynamic
 
 _TRUTH = (torch.bool, torch.uint8)
 
@@ -78,7 +78,9 @@ def _places(form: StaticForm, node: fx.Node, mask: fx.Node, size: Size) -> fx.No
     if known is not None and (form.counts.get(size, count) is count or isinstance(size, int)):
         if not isinstance(size, int):
             form.counts[size] = count
-        return known
+        again = form.call(aten.alias.default, known)  # whose size has another name
+        form.note(again, (size, again.meta["val"].shape[1]))
+        return again
     holds = mask
     if mask.meta["val"].dtype != torch.bool:
         holds = form.call(aten.ne.Scalar, mask, 0)
@@ -164,6 +166,17 @@ def without_masks(
     return found
 
 
+def _most(number: fx.Node) -> Optional[int]:
+    """How large a number is at most that counts where a mask holds; None: it is something else."""
+    while number.target in (aten._to_copy.default, aten.view.default, aten.alias.default):
+        number = number.args[0]
+    if number.target not in (aten.sum.default, aten.sum.dim_IntList, aten.count_nonzero.default):
+        return None
+    counted = number.args[0].meta["val"]
+    masks = counted.dtype == torch.bool or number.target is aten.count_nonzero.default
+    return counted.numel() if masks and not is_dynamic(counted) else None
+
+
 def _item(form: StaticForm, node: fx.Node) -> None:
     """`aten::_local_scalar_dense`: a number that only sizes and scalars read."""
     number = arguments_of(node)["self"]
@@ -181,9 +194,14 @@ def _item(form: StaticForm, node: fx.Node) -> None:
         text = at_line(location(node), f"the step needs the number {size} here")
         form.needed.append((form.call(aten.eq.Scalar, flat, size), text))
         return
-    if BOUND in node.meta.get("custom", {}) or form.range_of(size) is not None:
-        _settle(form, node, size, None)
-        flat = _agree(form, node, size, flat, None, flat)
+    largest = _most(number)
+    if (
+        largest is not None
+        or BOUND in node.meta.get("custom", {})
+        or form.range_of(size) is not None
+    ):
+        _settle(form, node, size, largest)
+        flat = _agree(form, node, size, flat, largest, flat)
     form.origins.setdefault(size, Origin.of(node))
     form.counts[size] = flat  # without a bound for what computes with it alone
 

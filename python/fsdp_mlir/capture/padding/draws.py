@@ -1,0 +1,41 @@
+"""Random numbers in places, and how many there are of them, where a size depends on values: drawn
+for as many as there can be, the first of which count."""
+
+from __future__ import annotations
+
+from torch import fx
+
+from ...step.places import at_line
+from ..graph.nodes import arguments_of, location
+from .static_form import Rule, StaticForm, aten
+
+# So large that what is left by a number of elements has each value as often as another.
+_DRAWN = 2**62
+
+
+def _randint(form: StaticForm, node: fx.Node) -> fx.Node:
+    values = arguments_of(node)
+    low, high = form.size_of(values.get("low", 0)), form.size_of(values["high"])
+    if isinstance(low, int) and isinstance(high, int):
+        return form.again(node)
+    length = form.call(aten.sub.Tensor, form.count(high), form.count(low))
+    drawn = form.again(node, high=_DRAWN, **({"low": 0} if "low" in values else {}))
+    text = at_line(location(node), "randint has no number to draw from")
+    drawn = form.check(form.call(aten.ge.Scalar, length, 1), text, drawn)
+    # No integer is divided by zero: that ends a process before the check does.
+    drawn = form.call(aten.remainder.Tensor, drawn, form.call(aten.clamp_min.default, length, 1))
+    return form.call(aten.add.Tensor, drawn, form.count(low))
+
+
+def _randperm(form: StaticForm, node: fx.Node) -> fx.Node:
+    """What counts of an order of all places, in that order."""
+    size = form.size_of(arguments_of(node)["n"])
+    order = form.again(node)
+    if isinstance(size, int):
+        return order
+    behind = form.call(aten.ge.Tensor, order, form.count(size))
+    _, places = form.results(aten.sort.stable, behind, stable=True, dim=0)
+    return form.call(aten.index_select.default, order, 0, places)
+
+
+DRAWS: dict[str, Rule] = {"randint": _randint, "randperm": _randperm}
