@@ -3,6 +3,7 @@
 import pathlib
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -141,6 +142,12 @@ def packed_by_lengths(layer: type[nn.RNNBase], unpack: Any, **options: Any) -> A
     return classify(ByLengths(layer, unpack, **options), inputs=inputs, loss=loss)
 
 
+def from_an_array(lengths: torch.Tensor) -> torch.Tensor:
+    array = lengths.detach().cpu().numpy()
+    assert isinstance(array, np.ndarray) and not isinstance(array, torch.Tensor)
+    return torch.from_numpy(array)
+
+
 @pytest.mark.parametrize(
     "layer, unpack, options",
     [
@@ -149,6 +156,8 @@ def packed_by_lengths(layer: type[nn.RNNBase], unpack: Any, **options: Any) -> A
         (nn.GRU, mean_up_to(4), {"read": lambda lengths: lengths.cpu().tolist()}),
         (nn.GRU, mean_up_to(7), {"bias": False, "read": lambda lengths: [int(n) for n in lengths]}),
         (nn.RNN, mean_of_changed, {}),
+        (nn.RNN, last_states, {"read": lambda lengths: lengths.cpu().numpy()}),
+        (nn.RNN, last_states, {"read": from_an_array}),
     ],
 )
 def test_packed_by_lengths_of_the_batch(

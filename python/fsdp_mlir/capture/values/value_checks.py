@@ -26,6 +26,7 @@ from ... import package
 from ...step.places import in_short, innermost, is_users
 from ...step.source import conditions_at
 from .decisions import answer_of, run_with_answers
+from .numpy_arrays import arrays_of_tensors
 from .python_floats import as_number, functions_of_math
 from .python_numbers import (
     NoListsOfCounts,
@@ -71,6 +72,7 @@ def passed_checks(whole_numbers: bool = False) -> Iterator[list[str]]:
             stack.enter_context(mock.patch.object(kind, name, condition))
         stack.enter_context(larger_and_smaller())
         stack.enter_context(functions_of_math())
+        stack.enter_context(arrays_of_tensors())
         stack.enter_context(symbols_as_numbers() if whole_numbers else NoListsOfCounts())
         stack.enter_context(run_with_answers())
         yield places

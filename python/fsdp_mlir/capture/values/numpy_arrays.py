@@ -1,0 +1,84 @@
+"""Arrays of NumPy that a step makes of tensors whose values are not known, and of which PyTorch makes
+tensors again: `pack_padded_sequence(x, lengths.cpu().numpy())`, which reads an array as it reads a list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any, Callable, Iterator, NoReturn
+from unittest import mock
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+
+_OF_ARRAYS = (torch.tensor, torch.as_tensor)
+_USES = """abs add and array bool complex contains eq float floordiv ge getitem gt iadd iand ifloordiv imul
+index int invert ior isub iter itruediv le len lt matmul mod mul ne neg or pos pow radd rand rfloordiv
+rmatmul rmod rmul ror rpow rsub rtruediv rxor setitem sub truediv xor""".split()
+
+
+class _Array:
+    """Stands for the array of `tensor`, also where code asks whether it is one. Whoever does anything
+    else with it than to make a tensor of it gets `error`, as where there were none."""
+
+    __class__ = property(lambda self: np.ndarray)
+
+    def __init__(self, tensor: torch.Tensor, error: Exception) -> None:
+        self.__dict__.update(tensor=tensor, error=error)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        self._refuse()
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise self.__dict__["error"]
+
+
+for _use in _USES:
+    setattr(_Array, f"__{_use}__", _Array._refuse)
+
+
+class _TensorsOfArrays(TorchFunctionMode):
+    """Within it, PyTorch makes a tensor again of such an array."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _OF_ARRAYS and isinstance(args[0], _Array):
+            return args[0].tensor.clone().to((kwargs or {}).get("dtype"))
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def arrays_of_tensors() -> Iterator[None]:
+    """Within it, `tensor.numpy()` gives such an array where the tensor's values are not known."""
+    to_array, to_tensor = _array_of(torch.Tensor.numpy), _tensor_of(torch.from_numpy)
+    with (
+        mock.patch.object(torch.Tensor, "numpy", to_array),
+        mock.patch.object(torch, "from_numpy", to_tensor),
+        _TensorsOfArrays(),
+    ):
+        yield
+
+
+def _array_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def numpy(tensor: torch.Tensor, **options: Any) -> Any:
+        try:
+            return original(tensor, **options)
+        except RuntimeError as error:
+            if "tensor subclasses" not in str(error) or tensor.requires_grad:
+                raise
+            return _Array(tensor, error)
+
+    return numpy
+
+
+def _tensor_of(original: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
+    @functools.wraps(original)
+    def from_numpy(array: Any) -> torch.Tensor:
+        return array.tensor.detach() if isinstance(array, _Array) else original(array)
+
+    return from_numpy
