@@ -25,6 +25,8 @@ from ...step.places import in_short, innermost, is_users, said_location, trace_o
 from ...step.source import conditions_at
 from .listed_places import loops_over_places
 
+# So many decisions of a step are told apart.
+MOST_DECISIONS = 48
 _RELATIONS: dict[Any, Callable[..., torch.Tensor]] = {
     sympy.Eq: torch.eq,
     sympy.Ne: torch.ne,
@@ -162,7 +164,7 @@ def run_with_answers() -> Iterator[None]:
     with (
         mock.patch.object(torch.SymBool, "__bool__", _size_condition(torch.SymBool.__bool__)),
         mock.patch.object(builtins, "len", _length(len)),
-        loops_over_places(_answers.of_value),
+        loops_over_places(_answers.of_value, MOST_DECISIONS),
     ):
         yield
 

@@ -27,15 +27,16 @@ Ask = Callable[[torch.Tensor, Any], bool]
 
 
 class _Lists(TorchFunctionMode):
-    """Knows which tensors list the places of masks, each of one dimension."""
+    """Knows which tensors list the places of masks, each of one dimension and `most` elements."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         super().__init__()
         self.masks = WeakTensorKeyDictionary()
+        self._most = most
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if func in _PLACES and len(args) == 1 and _is_vector(args[0]):
+        if func in _PLACES and len(args) == 1 and self._is_short(args[0]):
             mask = args[0].detach().clone()  # as it is now
             for places in result if isinstance(result, tuple) else (result,):
                 self.masks[places] = mask
@@ -44,9 +45,9 @@ class _Lists(TorchFunctionMode):
                 self.masks[result] = self.masks[args[0]]
         return result
 
-
-def _is_vector(mask: torch.Tensor) -> bool:
-    return mask.dim() == 1 and isinstance(mask.shape[0], int)
+    def _is_short(self, mask: torch.Tensor) -> bool:
+        size = mask.shape[0] if mask.dim() == 1 else None
+        return isinstance(size, int) and size <= self._most
 
 
 def _is_of_rows(index: Any) -> bool:
@@ -63,9 +64,10 @@ def _are_as_many(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 @contextlib.contextmanager
-def loops_over_places(ask: Ask) -> Iterator[None]:
-    """Within it, a loop over a list of places goes over those of which `ask` says that they are in."""
-    lists = _Lists()
+def loops_over_places(ask: Ask, most: int) -> Iterator[None]:
+    """Within it, a loop over a list of places, of a mask of `most` elements at most, goes over those of
+    which `ask` says that they are in."""
+    lists = _Lists(most)
 
     def iterate(original: Callable[[Any], Iterable[Any]]) -> Callable[[Any], Iterable[Any]]:
         @functools.wraps(original)

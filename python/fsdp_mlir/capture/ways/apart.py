@@ -19,7 +19,7 @@ from torch._functorch._aot_autograd.descriptors import PlainAOTOutput
 from ...errors import E, ExportError
 from .changes import Change, Changed, Told
 from .chosen_values import all_hold, checked
-from ..values.decisions import ValuesDecide
+from ..values.decisions import MOST_DECISIONS, ValuesDecide
 from .shared_values import Cycle, Results, Value, reached
 from .ways import MOST_WAYS, Way, Ways, complete, require_alike
 
@@ -75,9 +75,9 @@ class Apart:
     def __init__(self, ways: Ways, first: Way) -> None:
         self._ways = ways
         self._known: dict[tuple[bool, ...], Way] = {}
+        if len(first.told) > MOST_DECISIONS:
+            raise too_many(first.lines[-1])
         self._first = self._fullest(self._with_loss(first))
-        if len(self._first.told) > 2 * _MOST_PLACES:
-            raise too_many(self._first.lines[-1])
         self._places = list(self._found())
         self._parting = [(place, way) for place in self._places for way in place.others]
         complete(ways.values, self._first.results, *(way.results for _, way in self._parting))
