@@ -216,6 +216,7 @@ private:
 void GlooCommunicator::leave(const std::string &why) {
   rankWatch.leaveWord(why);
   groups.close();
+  rankWatch.stay();
 }
 
 ProcessGroup GlooCommunicator::connect(const Transfer &transfer,

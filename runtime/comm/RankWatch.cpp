@@ -69,6 +69,7 @@ public:
   // The others' side.
   std::vector<RankState> ask();
   void leaveWord(const std::string &sentence);
+  void stay();
   void stop();
   bool endsWithin(milliseconds limit) {
     std::unique_lock<std::mutex> lock(mutex);
@@ -94,6 +95,11 @@ private:
   std::string get(const std::string &key) {
     return store->check({key}) ? store->get_to_str(key) : "";
   }
+  void tell(bool &fact) {
+    std::lock_guard<std::mutex> lock(mutex);
+    fact = true;
+    changed.notify_all();
+  }
   void answerQuestions();
   void learnOthers();
   void linger();
@@ -113,7 +119,7 @@ private:
   std::vector<RankState> states;   // of the last question
   uint64_t asked = 0, answered = 0;
   std::string word; // to be left
-  bool wordLeft = false, stopping = false, ended = false;
+  bool wordLeft = false, stayed = false, stopping = false, ended = false;
 };
 
 void RankWatch::Thread::run() {
@@ -129,15 +135,16 @@ void RankWatch::Thread::run() {
       learnOthers();
       if (!toLeave.empty()) {
         put("word", rank, toLeave);
+        tell(wordLeft);
         if (rank == 0)
           linger();
+        tell(stayed);
       }
       answerQuestions();
       std::vector<RankState> found;
       if (isAsked)
         found = askAll();
       lock.lock();
-      wordLeft |= !toLeave.empty();
       if (isAsked) {
         states = std::move(found);
         answered = asked;
@@ -271,9 +278,13 @@ void RankWatch::Thread::leaveWord(const std::string &sentence) {
     return;
   word = sentence;
   changed.notify_all();
-  changed.wait_for(lock,
-                   milliseconds(500) + (rank ? milliseconds(0) : lingerLimit),
-                   [&] { return wordLeft || ended; });
+  changed.wait_for(lock, milliseconds(500), [&] { return wordLeft || ended; });
+}
+
+void RankWatch::Thread::stay() {
+  std::unique_lock<std::mutex> lock(mutex);
+  if (wordLeft)
+    changed.wait_for(lock, lingerLimit, [&] { return stayed || ended; });
 }
 
 void RankWatch::Thread::stop() {
@@ -379,6 +390,11 @@ PeerFailure RankWatch::failure(const AwaitedTransfer &awaited,
 void RankWatch::leaveWord(const std::string &sentence) {
   if (thread.joinable())
     shared->leaveWord(sentence);
+}
+
+void RankWatch::stay() {
+  if (thread.joinable())
+    shared->stay();
 }
 
 } // namespace fsdp

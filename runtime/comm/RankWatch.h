@@ -42,6 +42,9 @@ public:
   /// Which rank's failure ends this one, for the others: a whole sentence. The
   /// first one counts.
   void leaveWord(const std::string &sentence);
+  /// Behind it, and behind what wakes the others: the store may go with this
+  /// rank, which stays for a moment so that they can read the word there.
+  void stay();
 
   /// What was heard when the others were asked last, and who was to blame.
   struct Heard {

@@ -71,6 +71,7 @@ public:
   void leave(const std::string &why) override {
     group.fail(why);
     group.watch().leaveWord(why);
+    group.watch().stay();
   }
   RankWatch *watch() override { return &group.watch(); }
   void check() override {

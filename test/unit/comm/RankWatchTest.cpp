@@ -10,7 +10,10 @@
 #include <csignal>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 using namespace fsdp;
 using namespace fsdp::test;
@@ -130,21 +133,28 @@ TEST(Culprits, PositionsAreSent) {
 
 namespace {
 
-/// What two ranks over Gloo, as processes, find where rank 2 does not come: the
-/// text of each one's error.
+using StoreOf = std::function<c10::intrusive_ptr<c10d::Store>(int rank)>;
+
+/// What the others of three ranks over Gloo, as processes, find where one does
+/// not come: the text of each one's error.
 std::vector<std::string>
-errorsWithout2(const std::function<void(Communicator &)> &rank2) {
+errorsWithout(int absent, const std::function<void(Communicator &)> &instead,
+              std::chrono::milliseconds patience, StoreOf storeOf = nullptr) {
   TemporaryFolder folder;
+  if (!storeOf)
+    storeOf = [&](int) {
+      return c10::make_intrusive<c10d::FileStore>(folder / "store", 3);
+    };
   std::vector<pid_t> children;
   for (int r = 0; r < 3; ++r)
     children.push_back(inProcess([&, r] {
-      auto store = c10::make_intrusive<c10d::FileStore>(folder / "store", 3);
+      auto store = storeOf(r);
       auto c = createGlooCommunicator(*store, r, 3, {"", /*loopback=*/true},
-                                      std::chrono::milliseconds(1500));
+                                      patience);
       c->barrier();
       try {
-        if (r == 2)
-          rank2(*c);
+        if (r == absent)
+          instead(*c);
         c->barrier();
         return false;
       } catch (const PeerFailure &failure) {
@@ -157,15 +167,46 @@ errorsWithout2(const std::function<void(Communicator &)> &rank2) {
       std::_Exit(0); // as fsdp-run ends
     }));
   std::vector<std::string> errors;
-  for (int r = 0; r < 2; ++r) {
+  for (int r = 0; r < 3; ++r) {
+    if (r == absent)
+      continue;
     EXPECT_EQ(statusOf(children[r]), 0);
     std::ifstream file(folder / ("rank" + std::to_string(r)));
     errors.emplace_back(std::istreambuf_iterator<char>(file),
                         std::istreambuf_iterator<char>());
   }
-  kill(children[2], SIGKILL);
-  statusOf(children[2]);
+  kill(children[absent], SIGKILL);
+  statusOf(children[absent]);
   return errors;
+}
+
+std::vector<std::string>
+errorsWithout2(const std::function<void(Communicator &)> &rank2) {
+  return errorsWithout(2, rank2, std::chrono::milliseconds(1500));
+}
+
+/// A store that ends with rank 0's process.
+StoreOf servedByRank0() {
+  int listening = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto *any = reinterpret_cast<sockaddr *>(&address);
+  EXPECT_EQ(bind(listening, any, size), 0);
+  EXPECT_EQ(listen(listening, 8), 0);
+  EXPECT_EQ(getsockname(listening, any, &size), 0);
+  return [listening, port = ntohs(address.sin_port)](int rank) {
+    c10d::TCPStoreOptions options;
+    options.port = port;
+    options.isServer = rank == 0;
+    options.waitWorkers = false;
+    if (rank == 0)
+      options.masterListenFd = listening;
+    else
+      close(listening);
+    return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  };
 }
 
 void expectAll(const std::vector<std::string> &errors,
@@ -204,7 +245,11 @@ TEST(RankWatch, NamesARankThatIsKilled) {
 }
 
 TEST(RankWatch, PassesOnWhyARankFailed) {
-  auto errors = errorsWithout2(
-      [](Communicator &) { throw Error(E::Unexpected, "out of paper"); });
-  expectAll(errors, "rank 2 failed: out of paper");
+  auto fails = [](Communicator &) {
+    throw Error(E::Unexpected, "out of paper");
+  };
+  constexpr std::chrono::seconds patience(30); // nobody's is at its end
+  expectAll(errorsWithout(2, fails, patience), "rank 2 failed: out of paper");
+  expectAll(errorsWithout(0, fails, patience, servedByRank0()),
+            "rank 0 failed: out of paper");
 }
