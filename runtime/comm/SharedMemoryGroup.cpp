@@ -223,6 +223,7 @@ void SharedMemoryGroup::announce(unsigned channel) {
 }
 
 void SharedMemoryGroup::fail(const std::string &why) {
+  std::lock_guard<std::mutex> lock(failing);
   ControlBlock &mine = block(rank);
   if (mine.failed.load(std::memory_order_relaxed))
     return;

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,7 @@ public:
   /// Wakes those that sleep in await() on this channel.
   void announce(unsigned channel);
 
-  /// `why`: what others report.
+  /// `why`: what others report. From any thread; the first one counts.
   void fail(const std::string &why);
   /// Throws PeerFailure when a rank has failed.
   void checkFailures() const;
@@ -89,6 +90,7 @@ private:
   PeerWatch processes;
   Patience patience;
   std::unique_ptr<RankWatch> rankWatch;
+  std::mutex failing;
   bool hasCpuForEach = false;
   std::atomic<const WaitPolicy *> policy = nullptr;
 };

@@ -279,5 +279,31 @@ TEST_P(Asynchrony, AnyThreadMayAbort) {
     EXPECT_EQ(error, "");
 }
 
+/// One of the words is heard, and not a mixture of them.
+TEST_P(Asynchrony, SeveralThreadsMayAbort) {
+  if (ranks() == 1)
+    return;
+  const std::string one(400, '1'), other(400, '2');
+  std::vector<std::string> errors = onRanks([&](Communicator &c) {
+    c.barrier();
+    if (c.rank() == 1) {
+      std::atomic<int> ready{0};
+      auto abort = [&](const std::string &word) {
+        for (++ready; ready < 2;)
+          ;
+        c.abort(word);
+      };
+      std::thread thread([&] { abort(one); });
+      abort(other);
+      thread.join();
+    } else {
+      c.barrier();
+    }
+  });
+  EXPECT_TRUE(errors[0] == "rank 1 failed: " + one ||
+              errors[0] == "rank 1 failed: " + other)
+      << errors[0];
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Asynchrony,
                          testing::ValuesIn(everyCommunicator()), nameOf);
