@@ -70,8 +70,8 @@ struct alignas(lineBytes) Slot {
 struct ChannelControl {
   static constexpr uint64_t numSlots = 512;
   /// Transfers in flight at most: start() finishes the oldest before. Half of
-  /// the slots: where one rank has so many, another may be as many ahead of it,
-  /// and the first must still find the other's share of its oldest.
+  /// the slots: one that has started so many behind a transfer has finished it,
+  /// and its share of it stays as long again for others to find.
   static constexpr uint64_t maxInFlight = numSlots / 2;
   /// One of two halves of what a rank shows of memory outside the arenas.
   static constexpr size_t stagingBytes = 128 << 10;

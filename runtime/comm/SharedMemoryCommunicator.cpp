@@ -91,6 +91,7 @@ private:
   void complete(unsigned channel, uint64_t number);
   uint64_t locate(const void *pointer) const;
   char *find(int r, uint64_t location) const;
+  bool hasPassed(int r, unsigned channel, uint64_t number) const;
   bool findAll(unsigned channel, uint64_t number, RankGroup members);
   void moveDirectly(const AwaitedTransfer &awaited, const Transfer &transfer);
   void movePart(Channel &channel, const Transfer &transfer,
@@ -176,25 +177,41 @@ void SharedMemoryCommunicator::finish(uint64_t ticket) {
     complete(c, number);
 }
 
+/// Whether a rank has so many later transfers under way that it has finished
+/// this one, which is then over for all: it has found that they do the same,
+/// and all is moved. Its slot may be another transfer's by now; what was read
+/// there before this is false was this one's.
+bool SharedMemoryCommunicator::hasPassed(int r, unsigned c,
+                                         uint64_t number) const {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return control(r, c).started.load(std::memory_order_acquire) - number >=
+         ChannelControl::maxInFlight;
+}
+
 void SharedMemoryCommunicator::complete(unsigned c, uint64_t number) {
   Channel &channel = channels[c];
   auto &[transfer, shown] = channel.inFlight[number % ChannelControl::numSlots];
   RankGroup members = groupOf(transfer);
   AwaitedTransfer awaited{transfer.name, c, number, members};
   auto mine = TransferSignature::of(transfer);
+  bool isOver = shown;
   for (uint32_t i = 0; i < members.size; ++i)
     if (int r = members[i]; r != rank()) {
       group.await(awaited, [&, r] {
         return control(r, c).started.load(std::memory_order_acquire) >= number;
       });
-      requireSame(transfer.name, rank(), mine, r,
-                  signatureOf(slot(r, c, number)));
+      TransferSignature theirs = signatureOf(slot(r, c, number));
+      if (hasPassed(r, c, number))
+        isOver = true;
+      else
+        requireSame(transfer.name, rank(), mine, r, theirs);
     }
-  if (!shown) {
-    if (findAll(c, number, members))
-      moveDirectly(awaited, transfer);
-    else
-      moveStaged(awaited, transfer);
+  if (!isOver) {
+    bool direct = findAll(c, number, members);
+    for (uint32_t i = 0; i < members.size; ++i)
+      isOver = isOver || hasPassed(members[i], c, number);
+    if (!isOver)
+      direct ? moveDirectly(awaited, transfer) : moveStaged(awaited, transfer);
   }
   channel.finished = number;
 }
@@ -329,16 +346,18 @@ std::optional<Communicator::Clock::time_point>
 SharedMemoryCommunicator::startedByAll(uint64_t ticket) const {
   unsigned c = channelOf(ticket);
   uint64_t number = ticket / numChannels;
-  // Any rank may be so far ahead of this one, and have taken the slot again.
-  if (channels[c].started - number >= ChannelControl::maxInFlight)
+  if (hasPassed(rank(), c, number))
     return std::nullopt;
   RankGroup members =
       groupOf(channels[c].inFlight[number % ChannelControl::numSlots].transfer);
   int64_t last = 0;
-  for (uint32_t i = 0; i < members.size; ++i)
+  for (uint32_t i = 0; i < members.size; ++i) {
     last = std::max(
         last,
         slot(members[i], c, number).startTime.load(std::memory_order_relaxed));
+    if (hasPassed(members[i], c, number))
+      return std::nullopt;
+  }
   return Clock::time_point(Clock::duration(last));
 }
 

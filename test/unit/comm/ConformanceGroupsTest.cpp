@@ -130,6 +130,40 @@ TEST_P(Groups, AllReduce) {
   });
 }
 
+/// The others of a row may be hundreds of transfers of their columns ahead of a
+/// rank that has started the row's and comes late to finish it.
+TEST_P(Groups, ALateRankMayBeFarBehind) {
+  std::atomic<bool> isAhead{false};
+  everywhere([&](Communicator &c) {
+    Memory memory(c, /*inArena=*/true);
+    constexpr auto dtype = plan::DType::Float32;
+    constexpr int64_t ofRow = 1'000, ofColumn = 10;
+    plan::RankGroup row = groupsOf(c)[0], column = groupsOf(c)[1];
+    at::Tensor from = memory.put(contribution(c.rank(), ofRow, dtype), dtype);
+    at::Tensor inRow = memory.empty(ofRow * row.size, dtype).zero_();
+    at::Tensor inColumn = memory.empty(ofColumn * column.size, dtype);
+    auto gather = [&](at::Tensor to, int64_t count, plan::RankGroup group) {
+      Transfer transfer{plan::CollectiveKind::AllGather, from.const_data_ptr(),
+                        to.data_ptr(), size_t(count), dtype};
+      transfer.group = group;
+      return c.start(transfer);
+    };
+    uint64_t ticket = gather(inRow, ofRow, row);
+    while (c.rank() == 0 && !isAhead)
+      c.check(); // whether another one has failed
+    c.finish(ticket);
+    for (int i = 0; i < 600; ++i)
+      c.finish(gather(inColumn, ofColumn, column));
+    if (c.rank() == 1)
+      isAhead = true;
+    std::vector<at::Tensor> parts;
+    for (uint32_t i = 0; i < row.size; ++i)
+      parts.push_back(contribution(row[i], ofRow, dtype));
+    c.barrier();
+    return at::equal(inRow, at::cat(parts));
+  });
+}
+
 /// A window shows the ranks of one row.
 TEST_P(Groups, Window) {
   everywhere([](Communicator &c) {
