@@ -2,6 +2,7 @@
 
 #include "StopSignals.h"
 
+#include <atomic>
 #include <csignal>
 #include <ctime>
 #include <exception>
@@ -11,10 +12,13 @@
 
 namespace fsdp {
 
-// Read and written by a signal handler.
-static volatile std::sig_atomic_t first = 0;
-
-static volatile std::time_t firstTime = 0;
+// Written by a signal handler, on any thread, and read by all: ranks may be
+// threads.
+static std::atomic<int> first{0};
+static std::atomic<std::time_t> firstTime{0};
+static_assert(std::atomic<int>::is_always_lock_free &&
+                  std::atomic<std::time_t>::is_always_lock_free,
+              "a signal handler may take no lock");
 
 /// One word may come twice: from the terminal and from whoever started us.
 static void remember(int number) {

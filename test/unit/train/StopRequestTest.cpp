@@ -1,9 +1,11 @@
 // Tests what a run that is asked to end does with the signal.
 #include "train/StopRequest.h"
 
+#include <atomic>
 #include <csignal>
 #include <gtest/gtest.h>
 #include <stdexcept>
+#include <thread>
 
 using namespace fsdp;
 
@@ -21,6 +23,19 @@ TEST(StopRequest, IsRemembered) {
     EXPECT_EQ(StopRequest::received(), SIGTERM);
   }
   EXPECT_TRUE(endsBySigterm());
+}
+
+/// Ranks may be threads, of which any one may get the signal.
+TEST(StopRequest, AllThreadsSeeIt) {
+  StopRequest stop;
+  std::atomic<int> seen{0};
+  std::thread rank([&] {
+    while (!seen)
+      seen = StopRequest::received();
+  });
+  raise(SIGTERM);
+  rank.join();
+  EXPECT_EQ(seen, SIGTERM);
 }
 
 TEST(StopRequest, ARunThatFailsIsNotEndedBeforeItHasSaidWhy) {
