@@ -44,6 +44,10 @@ test_sanitized() { # KINDS
   compile_sanitized "$1"
   export_sanitizer_options
   suite "$1" ctest --test-dir "$sanitized" --output-on-failure -j "$(jobs)" --no-tests=error
+  # Ranks that are threads, where there is a compiler of their plans.
+  if [[ $1 == thread && -x build/bin/fsdp-translate ]]; then
+    suite "$1, fsdp-run" .venv/bin/python test/robustness/threads.py "$sanitized/bin"
+  fi
   ((${#failed[@]} == 0)) || fail "these suites failed: ${failed[*]}"
 }
 
