@@ -42,8 +42,8 @@ struct LentMemory {
 };
 
 LentMemory &lent() {
-  static LentMemory memory;
-  return memory;
+  static auto *memory = new LentMemory; // kept: tensors may be freed after main
+  return *memory;
 }
 
 void releaseRaw(void *pointer) {
