@@ -10,6 +10,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.overrides import TorchFunctionMode
 
 from ...errors import E, ExportError
+from ...step.memory import is_same, storage_of
 
 
 class NeedsCopies(Exception):
@@ -54,7 +55,9 @@ class DataAssigned(TorchFunctionMode):
         name = self._states.get(id(tensor))
         if name is not None:
             _check_fits(tensor, value, name)
-            tensor.data.copy_(value.data)
+            # It may be the memory that it has, as `state.data.to(dtype)` mostly is.
+            if storage_of(value) != storage_of(tensor) or not is_same(value, tensor):
+                tensor.data.copy_(value.data)
             return
         if isinstance(tensor, FunctionalTensor):  # of which PyTorch changes the outside alone
             value = value.detach()
