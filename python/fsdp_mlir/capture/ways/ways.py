@@ -65,10 +65,11 @@ def without_loss(step: RunStep) -> Iterator[None]:
 
 
 def _fails_in_eager(failure: Exception) -> bool:
-    """Whether it is Python's or PyTorch's error about having none of something, which eager mode has on
-    this way through the step too."""
+    """Whether it is Python's or PyTorch's error about having none of something, or a name for nothing,
+    which eager mode has on this way through the step too."""
     is_of_none = _OF_NONE.search(str(failure)) is not None
-    return is_of_none or isinstance(failure, (ZeroDivisionError, IndexError))
+    of_python = (ZeroDivisionError, IndexError, UnboundLocalError)
+    return is_of_none or isinstance(failure, of_python)
 
 
 @dataclasses.dataclass
