@@ -14,7 +14,7 @@ from .shared_values import Value
 _aten = torch.ops.aten
 # So many calls deep two summands are compared: which weights and rows they are computed with says whose
 # they are, and what lies deeper is changed by what other uses of the value give.
-_DEPTH = 16
+_DEPTH = 6
 
 
 @dataclasses.dataclass
