@@ -18,7 +18,7 @@ from exporting import assert_same_as_eager, classify, export
 from torch import Tensor, nn
 
 from fsdp_mlir import ExportError
-from fsdp_mlir.capture import trials
+from fsdp_mlir.capture.state import trials
 from fsdp_mlir.errors import ExportNote
 from fsdp_mlir.export import export_step
 
