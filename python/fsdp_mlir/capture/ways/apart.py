@@ -23,11 +23,9 @@ from ..values.decisions import MOST_DECISIONS, ValuesDecide
 from .shared_values import Cycle, Results, Value, reached
 from .ways import MOST_WAYS, Way, Ways, complete, require_alike
 
-# So many places are traced, of so many decisions: each takes the time of two captures or more.
+# So many places are traced: each takes the time of two captures or more.
 _MOST_PLACES = 24
 _aten = torch.ops.aten
-_ZEROS = (_aten.zeros.default, _aten.zeros_like.default, _aten.new_zeros.default)
-_MOVES = (_aten.cat.default, _aten.view.default, _aten.t.default, _aten.unsqueeze.default)
 
 
 def too_many(line: str) -> ExportError:
@@ -256,19 +254,7 @@ class Apart:
             conditions = [changed.of(condition, within) for condition, within in expected]
         except Cycle:
             return False
-        # No gradient is one of zeros, where other ways have one.
-        is_same = all(
-            value is way.results[key] or way.results[key] is None and _is_zeros(value)
-            for key, value in found.items()
-        )
-        return is_same and conditions == way.conditions
-
-
-def _is_zeros(value: Optional[Value]) -> bool:
-    """Whether a value is zeros, also in another shape, as the gradient of parts that nobody takes."""
-    if value is None or value.target in _ZEROS:
-        return value is not None
-    return value.target in _MOVES and all(map(_is_zeros, value.operands))
+        return found == way.results and conditions == way.conditions
 
 
 def _size(way: Way) -> int:
