@@ -143,10 +143,14 @@ class Change:
         for value in sorted(reached(self.replaced.values()), key=lambda v: v.number):
             if value in self.same or value in self._places:
                 continue
-            arguments = map_values(value.arguments, lambda v: self.same.get(v, v))
-            known = values.known(value, arguments)
-            if known in self._places:
+            known = self._in_first(values, value)
+            if known is not None:
                 self.same[value] = known
+
+    def _in_first(self, values: SharedValues, value: Value) -> Optional[Value]:
+        """The first way's call that is a value's, of what takes its operands' places."""
+        known = values.known(value, map_values(value.arguments, lambda v: self.same.get(v, v)))
+        return known if known in self._places else None
 
     def _rise(self, values: SharedValues, first: Results) -> None:
         """Has another value taken as late as may be, where both it and what is computed of it are the
@@ -165,10 +169,8 @@ class Change:
             other = their_users.get(user)
             if other is None or self.replaced[value] not in other.operands:
                 continue
-            known = values.known(
-                other, map_values(other.arguments, lambda v: self.same.get(v, v))
-            )
-            if known in self._places and known is not user:
+            known = self._in_first(values, other)
+            if known is not None and known is not user:
                 del self.replaced[value]
                 self.replaced[user], self.same[other] = other, known
                 waiting.append(user)

@@ -55,7 +55,7 @@ def is_sum(value: Value) -> bool:
 
 def missing(first: Value, other: Value) -> Optional[list[tuple[Summand, Optional[Value]]]]:
     """Each summand of `first` with the one of `other` that is of the same use, or None where `other`
-    lacks it. None: it lacks none, or has others."""
+    lacks it. None: it lacks none."""
     ours, theirs = summands(first), [s.value for s in summands(other)] or [other]
     if len(theirs) >= len(ours):
         return None
