@@ -12,22 +12,22 @@ from typing import Any, Iterator, Mapping, Sequence
 import torch
 from torch import fx
 
-from .operators.autocast import check_autocast
-from .context import capture_settings
 from ..errors import E, ExportError
 from ..package import is_local
-from .state.late_decisions import numbers_to_keep
-from .lost_output import named_where_run
+from ..step.names import StateNames
+from .context import capture_settings
 from .graph.memory_orders import without_gaps
 from .graph.nodes import refused_higher_order, state_of
-from .values.python_floats import as_number
-from ..step.names import StateNames
+from .lost_output import named_where_run
+from .operators.autocast import check_autocast
+from .state.late_decisions import numbers_to_keep
 from .state.python_state import PythonState, warn_changed
 from .state.reached import Reached
 from .state.replaced_buffers import NeedsCopies
 from .state.trials import Trials
-from .values.value_checks import AnyNumber
 from .state.without_values import raised_by_step
+from .values.python_floats import as_number
+from .values.value_checks import AnyNumber
 
 
 class NotFollowed(Exception):

@@ -18,9 +18,9 @@ from torch._subclasses.fake_tensor import (
 from ..errors import E, ExportError
 from ..step.dense import REMEDY
 from ..step.places import FRAME, PYTORCH, at_line, said_location
-from .values import value_checks
 from .graph.nodes import of_a_library
 from .state.without_values import ON_VALUES
+from .values import value_checks
 
 _OF_CAPTURE = os.path.join(PYTORCH, "_subclasses", "")
 

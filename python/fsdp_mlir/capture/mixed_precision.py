@@ -16,9 +16,9 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
 import torch
 from torch import nn
 
-from .context import SharedForward
-from ..step.unit import Unit
 from ..step.names import StateNames
+from ..step.unit import Unit
+from .context import SharedForward
 
 
 class MixedPrecision:

@@ -19,20 +19,20 @@ from torch.fx import traceback as fx_traceback
 from torch.overrides import TorchFunctionMode
 
 from ..errors import E, ExportError
+from ..step.names import StateNames
 from ..step.places import at_line, innermost, is_users, trace_of
-from .values.decisions import asked
+from .graph.known_values import is_factory, known_value
+from .graph.nodes import first_user, refusal
+from .graph.same_graph import first_difference
 from .state.frozen_in_step import FrozenInStep
 from .state.kept_numbers import NumbersKept
-from .graph.known_values import is_factory, known_value
 from .state.late_decisions import numbers_to_keep
-from .graph.nodes import first_user, refusal
 from .state.own_states import OwnStates
-from ..step.names import StateNames
-from .values.python_draws import python_generators, where_drawn
 from .state.python_state import PythonState, Slots, warn_changed
 from .state.replaced_buffers import DataAssigned, NeedsCopies
-from .graph.same_graph import first_difference
 from .state.trials import Number, Trials
+from .values.decisions import asked
+from .values.python_draws import python_generators, where_drawn
 from .values.value_checks import passed_checks
 
 _aten = torch.ops.aten

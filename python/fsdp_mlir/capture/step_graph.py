@@ -13,40 +13,40 @@ from typing import Callable, Mapping, Optional, Sequence
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from .operators.autocast import autocast_of_the_cpu
-from .operators.activation_checkpoints import forwards_in_checkpoints
-from .operators.batch_norm import cumulative_averages
+from ..errors import E, ExportError, note
+from ..step.eager_only import no_side_effects
+from ..step.memory import storage_of
+from ..step.names import StateNames
+from ..step.places import at_line
+from ..step.programs import StepProgram
+from ..step.training_step import TrainingStep
 from .between_steps import other_numbers, say_kept, states_unread
-from .graph.complex_parameters import hold_in_pairs
 from .context import SharedForward, eval_mode, inference_without_gradients
+from .explain import Refusal
+from .graph.complex_parameters import hold_in_pairs
+from .graph.joint_graph import JointGraph, describe
+from .graph.memory_orders import hold_row_major
+from .graph.product_dtypes import require_one_dtype
+from .graph.program import Program
+from .graph.same_graph import first_difference
+from .mixed_precision import MixedPrecision
+from .operators.activation_checkpoints import forwards_in_checkpoints
+from .operators.autocast import autocast_of_the_cpu
+from .operators.batch_norm import cumulative_averages
 from .operators.counts import counts_of_known_size
 from .operators.custom_operators import bodies_say_shapes
 from .operators.eager_kernels import eager_interpolation, eager_results
 from .operators.encoder_layers import encoder_layers_by_parts
-from ..step.eager_only import no_side_effects
-from ..errors import E, ExportError, note
-from .values.general_sizes import general_sizes
-from .explain import Refusal
 from .operators.inverse_stft import eager_inverse_stft
-from .graph.joint_graph import JointGraph, describe
 from .operators.library_defaults import choices_for_graphs, note_unchecked
-from .mixed_precision import MixedPrecision
-from ..step.memory import storage_of
-from ..step.names import StateNames
-from .graph.product_dtypes import require_one_dtype
-from .graph.program import Program
-from .state.reached import Holder, Reached
 from .operators.region_pooling import tensor_code_of_torchvision
-from .graph.same_graph import first_difference
 from .operators.sequences import static_sequences
 from .operators.sparse import dense_gradients, gradients_through_to_dense
-from .graph.memory_orders import hold_row_major
-from .step_loss import StepLoss
 from .operators.torchscript_code import plain_torchscript
+from .state.reached import Holder, Reached
+from .step_loss import StepLoss
 from .traced_step import traced_step, give_static_sizes
-from ..step.places import at_line
-from ..step.programs import StepProgram
-from ..step.training_step import TrainingStep
+from .values.general_sizes import general_sizes
 
 
 def capture(

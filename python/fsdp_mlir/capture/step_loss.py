@@ -6,11 +6,11 @@ from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 import torch
 
-from .context import SharedForward
-from .values.python_floats import read_value
 from ..dtypes import short_name
 from ..errors import E, ExportError
 from ..step.turns import Turn
+from .context import SharedForward
+from .values.python_floats import read_value
 
 
 class StepLoss(torch.nn.Module):

@@ -22,24 +22,24 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ..errors import E, ExportError, note
 from ..step.names import StateNames
 from ..step.places import at_line
-from .state.backward_updates import return_what_backward_writes
-from .ways.both_ways import BothWays
 from .context import said_to_compile
-from .operators.custom_operators import inline_custom_operators
 from .dynamo import NotFollowed, follow
 from .explain import Refusal, explain_capture_error, located
 from .graph.joint_graph import JointGraph
-from .state.kept_numbers import NumbersKept, kept_refusal
 from .graph.known_values import StandIns
-from .lost_output import named_where_followed, named_where_run
-from .padding.rules import rule_of
-from .state.python_state import PythonState
-from .running import RunStep, run_and_differentiate
 from .graph.same_graph import reads_known_numbers
+from .lost_output import named_where_followed, named_where_run
+from .operators.custom_operators import inline_custom_operators
+from .padding.rules import rule_of
 from .padding.static_sizes import make_static
-from .step_loss import StepLoss, check_outputs
-from .ways.ways import without_loss
+from .running import RunStep, run_and_differentiate
+from .state.backward_updates import return_what_backward_writes
+from .state.kept_numbers import NumbersKept, kept_refusal
+from .state.python_state import PythonState
 from .state.without_values import ON_VALUES, raised_by_step
+from .step_loss import StepLoss, check_outputs
+from .ways.both_ways import BothWays
+from .ways.ways import without_loss
 
 
 def traced_step(

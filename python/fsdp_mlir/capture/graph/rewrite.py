@@ -7,10 +7,10 @@ from typing import Any, Callable, Optional
 import torch
 from torch import fx
 
-from .program import Program
 from ...errors import E
 from .nodes import arguments_of, insert_call, is_random, refusal, replace
 from .part_writes import simplify_part_writes
+from .program import Program
 
 
 def prepare(program: Program) -> None:

@@ -18,9 +18,9 @@ from torch._subclasses.fake_impls import op_implementations_dict
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.nn.utils import rnn
 
+from ..graph.known_values import known_numbers
 from .ctc import ctc_loss, loss_and_table, table_backward
 from .eager_kernels import defined_as
-from ..graph.known_values import known_numbers
 from .packed_by_values import PackedByValues
 
 

@@ -6,9 +6,9 @@ from typing import Any, Sequence
 
 from torch import fx
 
+from ..graph.nodes import arguments_of
 from .shapes import places_of
 from .sources import dims_of_index, is_mask, without_masks
-from ..graph.nodes import arguments_of
 from .static_form import Rule, StaticForm, aten
 
 

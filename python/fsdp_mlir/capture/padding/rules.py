@@ -11,14 +11,14 @@ from typing import Any, Callable, Optional
 import torch
 from torch import fx
 
+from ..graph.nodes import arguments_of
 from .draws import DRAWS
 from .losses import LOSSES
 from .places import PLACES
 from .shapes import SHAPES
 from .sources import SOURCES
-from .sums import SUMS
-from ..graph.nodes import arguments_of
 from .static_form import Rule, StaticForm, aten, dims_of
+from .sums import SUMS
 
 
 def rule_of(op: Any) -> Optional[Rule]:

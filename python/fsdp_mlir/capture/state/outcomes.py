@@ -15,10 +15,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...step.memory import storage_of
 from ...step.places import innermost, is_users, said_location, trace_of
-from .contents import Content, Copied, Elements, is_in_same_places
 from ..graph.known_values import bytes_of, is_factory
 from ..graph.nodes import is_random
 from ..values.value_checks import in_place_of, passing_now
+from .contents import Content, Copied, Elements, is_in_same_places
 from .watched_numbers import Watch
 
 # Elements of a tensor whose values count; of a larger one it counts which one it is.

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from ...errors import warn
+from ..values.python_floats import ReadNumber, is_number
 from .function_caches import FunctionCaches
 from .iterators import Iterators
-from ..values.python_floats import ReadNumber, is_number
 from .reached import CONTAINERS, MISSING, Member, Place, Reached
 from .watched_numbers import plain
 

@@ -12,11 +12,11 @@ from torch._dispatch.python import enable_python_dispatcher
 
 from ...step.names import StateNames
 from ..graph.known_values import StandIns
+from ..values.value_checks import passed_checks
 from .outcomes import Outcome
 from .python_state import PythonState
 from .reached import MISSING, Place
 from .replay import NoOperators, OtherCall, Recording, Replay
-from ..values.value_checks import passed_checks
 from .untaken import silent
 from .watched_numbers import Site, Watch, plain, watched, watching
 from .without_values import called_with, having, without_values

@@ -17,9 +17,9 @@ import torch
 from torch._functorch._aot_autograd.descriptors import PlainAOTOutput
 
 from ...errors import E, ExportError
+from ..values.decisions import MOST_DECISIONS, ValuesDecide
 from .changes import Change, Changed, Told
 from .chosen_values import all_hold, checked
-from ..values.decisions import MOST_DECISIONS, ValuesDecide
 from .shared_values import Cycle, Results, Value, reached
 from .ways import MOST_WAYS, Way, Ways, complete, require_alike
 

@@ -10,10 +10,10 @@ import torch
 from torch._functorch._aot_autograd.descriptors import PlainAOTOutput
 
 from ...errors import note
-from .apart import Apart, too_many
-from .chosen_values import checked, chosen
 from ..graph.joint_graph import JointGraph
 from ..graph.nodes import is_random
+from .apart import Apart, too_many
+from .chosen_values import checked, chosen
 from .shared_values import Results, reached
 from .ways import MOST_WAYS, Way, Ways, complete, require_alike
 

@@ -15,11 +15,11 @@ from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput, P
 from ...dtypes import short_name
 from ...errors import E, ExportError
 from ...step.places import at_line, said_location
-from ..values.decisions import Answers, ValuesDecide, answering, is_answering
 from ..graph.joint_graph import JointGraph
 from ..running import RunStep
-from .shared_values import Results, SharedValues, Value
 from ..step_loss import check_outputs
+from ..values.decisions import Answers, ValuesDecide, answering, is_answering
+from .shared_values import Results, SharedValues, Value
 
 # So many ways through a step are traced, or through a place of it that stands apart: each takes the
 # time of a capture.
