@@ -1,5 +1,5 @@
-"""Random numbers in places, and how many there are of them, where a size depends on values: drawn
-for as many as there can be, the first of which count."""
+"""`randint` and `randperm` where a size depends on values: numbers are drawn for as many elements as
+there can be, and the first of them count."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...step.places import at_line
 from ..graph.nodes import arguments_of, location
 from .static_form import Rule, StaticForm, aten
 
-# So large that what is left by a number of elements has each value as often as another.
+# So large that its remainder by a number of elements has each value as often as any other, nearly.
 _DRAWN = 2**62
 
 

@@ -56,8 +56,9 @@ class Change:
         pairs = {key: (value, other[key]) for key, value in first.items()}
         known = [pair for pair in pairs.values() if None not in pair]
         self._look(pair for pair in known if not pair[0].is_backward)
-        # What a backward pass alone reads of a forward pass is no other value of it: in a chain of
-        # gradients, of which each link leaves out some rows, it would be the next link's rows.
+        # A value of the forward pass that the backward pass alone reads replaces none. In a chain of
+        # gradients, where each link leaves out some rows, one link's rows would be taken for the
+        # next link's.
         self._in_forward = set(self._operands)
         self._look(known)
         self._is_same: dict[Pair, Optional[bool]] = {}
@@ -138,8 +139,8 @@ class Change:
             waiting += self._operands[first, other] or []
 
     def _find_same(self, values: SharedValues) -> None:
-        """Adds to `same` what is computed in the place of other values, as the first way does of what
-        takes its operands' places."""
+        """Adds to `same` what the replacements are computed of, where the first way has the same call
+        of the same operands."""
         for value in sorted(reached(self.replaced.values()), key=lambda v: v.number):
             if value in self.same or value in self._places:
                 continue
@@ -148,13 +149,15 @@ class Change:
                 self.same[value] = known
 
     def _in_first(self, values: SharedValues, value: Value) -> Optional[Value]:
-        """The first way's call that is a value's, of what takes its operands' places."""
+        """The call of the first way that is `value`, with the first way's values for its operands; None:
+        it has no such call."""
         known = values.known(value, map_values(value.arguments, lambda v: self.same.get(v, v)))
         return known if known in self._places else None
 
     def _rise(self, values: SharedValues, first: Results) -> None:
-        """Has another value taken as late as may be, where both it and what is computed of it are the
-        first way's. So changes of neighbouring links of a chain take the same member of a link."""
+        """Moves a replacement from a value to the one that is computed of it, where the first way has
+        both. A chain of gradients has several calls in each link: changes of neighbouring links can
+        be put together only where both replace the same call of a link."""
         users: dict[Value, set[Value]] = {}
         for value in reached(filter(None, first.values())):
             for operand in value.operands:
