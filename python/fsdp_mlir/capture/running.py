@@ -31,7 +31,7 @@ from .state.own_states import OwnStates
 from .state.python_state import PythonState, Slots, warn_changed
 from .state.replaced_buffers import DataAssigned, NeedsCopies
 from .state.trials import Number, Trials
-from .values.decisions import asked
+from .values.decisions import asked, note_state
 from .values.python_draws import python_generators, where_drawn
 from .values.value_checks import passed_checks
 
@@ -52,8 +52,6 @@ class RunStep(torch.nn.Module):
         left_frozen: and when the last one has ended.
         names: of its states and constants.
         kept: the numbers that the step keeps, which are buffers of this module.
-
-    Args:
         whole_numbers: whether those that are read from tensors have symbols, as sizes have.
     """
 
@@ -71,7 +69,7 @@ class RunStep(torch.nn.Module):
         self.frozen: frozenset[str] = frozenset()
         self.left_frozen: frozenset[str] = frozenset()
         self.names = names
-        self._whole_numbers = whole_numbers
+        self.whole_numbers = whole_numbers
         self._written: set[int] = set()  # places in the batch
         self.kept = tuple(names.kept.values())
         self._found: list[tuple[bool, Any]] = []  # in their places, before and after forward
@@ -98,7 +96,7 @@ class RunStep(torch.nn.Module):
             parameters, buffers = self._own.names("parameter"), self._own.names("buffer")
             stack.enter_context(FrozenInStep(parameters, self.names.trainable, frozen))
             stack.enter_context(DataAssigned({**parameters, **buffers}))
-            self.checks = stack.enter_context(passed_checks(self._whole_numbers))
+            self.checks = stack.enter_context(passed_checks(self.whole_numbers))
             loss, metrics = self._loss(*batch)
             conditions = [question.condition for question in asked()]
             self.left_frozen = frozenset(frozen)
@@ -114,6 +112,11 @@ class RunStep(torch.nn.Module):
     def dropped(self) -> Mapping[str, ExportError]:
         """Of its names, those of buffers that hold nothing for the next step."""
         return self._own.dropped
+
+    def trials(self, batch: Sequence[torch.Tensor]) -> Trials:
+        """Trials of what this step does."""
+        inputs = dict(zip(self._loss.names, batch))
+        return Trials(self._loss, inputs, self.names, self.whole_numbers)
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """What this module has for a tensor of the model."""
@@ -193,9 +196,10 @@ def run_and_differentiate(
     _check_dropped(step, first, batch)
     changed, numbers = state.changed(), state.numbers()
     if changed:
+        note_state()
         left = state.left()
         state.restore()
-        trials = Trials(step._loss, dict(zip(step._loss.names, batch)), step.names)
+        trials = step.trials(batch)
         for slot, value in _what_matters(left, numbers, trials):
             known = known_value(value)
             slot.put(value if known is None else known)
@@ -217,7 +221,7 @@ def run_and_differentiate(
     _check_same(first, second, changed)
     if changed:
         state.restore()
-        kept = numbers_to_keep(trials, [number.place for number in step.kept])
+        kept = numbers_to_keep(trials)
         if kept:
             raise NumbersKept(kept)
         warn_changed(changed, is_seen=kept is not None)
@@ -235,7 +239,7 @@ def _check_dropped(step: RunStep, traced: fx.GraphModule, batch: Sequence[torch.
         if error is not None and _is_read(node):
             raise error
     step.begin()
-    trials = Trials(step._loss, dict(zip(step._loss.names, batch)), step.names)
+    trials = step.trials(batch)
     if not trials.are_alike():
         raise next(iter(dropped.values()))
     warn_changed([f"model.{step.states[target][1]}" for target in dropped])

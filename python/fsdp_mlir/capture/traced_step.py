@@ -36,6 +36,7 @@ from .running import RunStep, run_and_differentiate
 from .state.backward_updates import return_what_backward_writes
 from .state.kept_numbers import NumbersKept, kept_refusal
 from .state.python_state import PythonState
+from .state.trials import Trials
 from .state.without_values import ON_VALUES, raised_by_step
 from .step_loss import StepLoss, check_outputs
 from .ways.both_ways import BothWays
@@ -105,10 +106,14 @@ def traced_step(
                 raise
             except Exception:  # of whatever else stands in the way
                 refusal = refusal if own is not None else explain_capture_error(failure, None)
-                asked = names.unsettled(refusal.buffers)
-                if names.kept or asked:  # numbers that it keeps, or buffers that may be settled
-                    raise kept_refusal(refusal.line, names.kept) if names.kept else refusal
-                return _both_ways(functools.partial(run, True), own, refusal)
+                if names.unsettled(refusal.buffers):
+                    raise refusal
+                state.restore()
+                trials = functools.partial(Trials, loss, inputs, names)
+                try:
+                    return _both_ways(functools.partial(run, True), trials, own, refusal)
+                except Refusal as error:
+                    raise kept_refusal(error.line, names.kept) if names.kept else error
     if names.kept:
         return traced  # of which there is a note
     refusal = explain_capture_error(followed, None if isinstance(own, ON_VALUES) else own)
@@ -121,7 +126,10 @@ def traced_step(
 
 
 def _both_ways(
-    run: Callable[..., JointGraph], own: Optional[Exception], refusal: Refusal
+    run: Callable[..., JointGraph],
+    trials: Callable[[bool], Trials],
+    own: Optional[Exception],
+    refusal: Refusal,
 ) -> JointGraph:
     """The graph of a step that decides by values, of which `run` gives the way that it is told;
     `refusal` is what it is refused with where one cannot be captured."""
@@ -136,7 +144,7 @@ def _both_ways(
 
     for whole_numbers in (False, True):
         try:
-            return BothWays(functools.partial(trace, whole_numbers)).traced()
+            return BothWays(functools.partial(trace, whole_numbers), trials(whole_numbers)).traced()
         except ON_VALUES as error:
             refusal = explain_capture_error(error, error)
         except GuardOnDataDependentSymNode as error:

@@ -7,12 +7,14 @@ import json
 import pathlib
 import warnings
 import zipfile
-from typing import Any
+from typing import Any, Callable, Optional
 
+import pytest
 import safetensors.torch
 import torch
 import torch.nn.functional as F
 
+import fsdp_mlir
 from fsdp_mlir import TrainingStep
 from fsdp_mlir.errors import ExportNote
 from fsdp_mlir.export import export_step
@@ -157,3 +159,34 @@ def classify(model: torch.nn.Module, width: int = 8, **options: Any) -> Training
     options.setdefault("loss", cross_entropy)
     options.setdefault("inputs", inputs)
     return TrainingStep(model=model, optimizer=options.pop("optimizer", sgd(model)), **options)
+
+
+def assert_trains_as_eager(
+    make: Callable[[], torch.nn.Module],
+    loss: Callable[..., torch.Tensor] = cross_entropy,
+    batches: Optional[list[Tensors]] = None,
+) -> None:
+    """The losses of steps that classify, and what they leave in the states, bit by bit; there is a note.
+    `make` gives the model, and resets what is beside it."""
+    torch.manual_seed(7)
+    if batches is None:
+        batches = [{"x": torch.randn(4, 8), "y": torch.randint(3, (4,))} for _ in range(7)]
+    model = _seeded(make)
+    optimizer, losses = sgd(model), []
+    for batch in batches:
+        value = loss(model, **batch)
+        value.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(value.item())
+    step = classify(_seeded(make), loss=loss)
+    with pytest.warns(ExportNote), fsdp_mlir.compile(step) as run:
+        assert [run(batch) for batch in batches] == losses
+        states = run.state_dict()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(states[name], tensor), name
+
+
+def _seeded(make: Callable[[], torch.nn.Module]) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return make()

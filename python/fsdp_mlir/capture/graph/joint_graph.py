@@ -164,7 +164,8 @@ class _Description:
                 f"the step changes the parameter {fqn} in place, and a trained one changes by "
                 "the optimizer alone; change it in the step() of a subclass of the optimizer, "
                 "behind super().step(). One that nothing trains, as a teacher's, freeze by "
-                "requires_grad_(False)",
+                "requires_grad_(False); where the first batch alone changes it, run the model on one "
+                "before the TrainingStep is made",
             )
         elif role != "input":
             shape = list(node.meta["val"].shape)

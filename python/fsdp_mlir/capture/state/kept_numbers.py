@@ -92,10 +92,9 @@ def kept_refusal(line: str, kept: Mapping[str, KeptNumber]) -> ExportError:
         E.PYTHON_STATE,
         at_line(
             line,
-            f"the step changes {names_of(kept)}, a number of Python's, and decides by it, or needs it "
-            "as one (int, round, alpha=, a size, a text); leave that out, make it a buffer changed in "
-            "place, by which a step may decide, or take such steps in a loop of your own "
-            "(docs/own-loop.md)",
+            f"the step changes {names_of(kept)}, a number of Python's, and needs it as one (alpha=, a "
+            "size, a text, a place in a list); leave that out, make it a buffer changed in place, or take "
+            "such steps in a loop of your own (docs/own-loop.md)",
         ),
     )
 

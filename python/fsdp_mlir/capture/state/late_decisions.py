@@ -25,19 +25,19 @@ _EXPONENTS = 21
 _MOST_LISTED = 32
 
 
-def numbers_to_keep(trials: Trials, kept: Sequence[Place] = ()) -> Optional[list[Number]]:
-    """The numbers that the step keeps in Python, where it computes with one of them; None where it
-    cannot be told: trials do not come to the end, or it counts in an array. `kept` have those that are buffers already.
+def numbers_to_keep(trials: Trials) -> Optional[list[Number]]:
+    """The numbers that the step keeps in Python, where it computes with one of them, or something else
+    by what it decides by one, now or later; None where it cannot be told: trials do not come to the end,
+    or it counts in an array.
 
     Raises:
-        ExportError: what the step computes depends on what it decides by one, now or later.
+        ExportError: what the step computes depends on one in another way, or on how many a container has.
     """
     with silent():
         plainly = trials.plainly
         if len(plainly.results) < 2:
             return None
-        known_kept = {place.identity for place in kept}
-        numbers = [n for n in trials.counted() if n[0].identity not in known_kept]
+        numbers = trials.counted()
         growing, arrays = trials.growing(), plainly.arrays
         if not numbers and not growing and not arrays:
             return None if trials.has_unwatched() else []
@@ -46,32 +46,47 @@ def numbers_to_keep(trials: Trials, kept: Sequence[Place] = ()) -> Optional[list
         if known.results != plainly.results:
             return None
         with untaken():
-            _refuse_decisions(trials, places, growing, known)
-        if known.computes_with:
-            return numbers
+            deciding = _deciding(trials, places, growing, known)
+        if deciding or known.computes_with:
+            counted = {place.identity for place in places}
+            return [*numbers, *(n for n in deciding if n[0].identity not in counted)]
         with untaken():
             _refuse_larger(trials, [*places, *arrays], known)
     return None if trials.has_unwatched() else []
 
 
-def _refuse_decisions(
+def _deciding(
     trials: Trials, places: Sequence[Place], growing: Sequence[Place], known: Trial
-) -> None:
-    """Turns each decision, alone and with what it is reached by."""
+) -> list[Number]:
+    """The numbers by which the step decides what it computes: turns each decision, alone and with what
+    it is reached by.
+
+    Raises:
+        ExportError: it decides by how many a container has, which no buffer is.
+    """
+    left: dict[str, Number] = {}
     found: dict[Site, tuple[Decision, frozenset[Site]]] = {}
+    deciding: dict[str, Number] = {}
 
     def find(trial: Trial, turned: frozenset[Site]) -> None:
+        for number in itertools.chain(*trial.left):
+            left.setdefault(number[0].name, number)
         for site, decision in trial.watch.decisions.items():
             found.setdefault(site, (decision, turned | {site}))
 
     find(known, frozenset())
     for number in itertools.count():
         if number in (len(found), _MOST_TRIALS):
-            return
+            return list(deciding.values())
         decision, turned = list(found.values())[number]
         trial = trials.run(places, turned, known, growing=growing)
+        if others := trial.other_lengths(known, growing):
+            growing = [*growing, *others]
+            trial = trials.run(places, turned, known, growing=growing)
         if not trial.computes_as(known):
-            raise _refusal(decision.line, "decides by", decision.numbers)
+            if not decision.numbers <= left.keys():
+                raise _refusal(decision.line, "decides by", decision.numbers)
+            deciding.update((name, left[name]) for name in decision.numbers)
         find(trial, turned)
 
 
@@ -94,9 +109,9 @@ def _refusal(line: str, how: str, names: frozenset[str]) -> ExportError:
         E.PYTHON_STATE,
         at_line(
             line,
-            f"what the step computes {how} {', '.join(sorted(names))}, a number of Python's that it "
-            "changes, and the plan would keep what it is now; make the number a buffer that is "
-            "changed in place, by which a step may decide, or take such steps in a loop of your own "
-            "(docs/own-loop.md)",
+            f"what the step computes {how} {', '.join(sorted(names))}, which it changes in Python, and the "
+            "plan would keep what it is now; count in a number of Python's, or in a buffer that is "
+            "changed in place, and decide by that (`if self.count > 9:`), or take such steps in a loop of "
+            "your own (docs/own-loop.md)",
         ),
     )

@@ -17,6 +17,7 @@ from ...step.memory import storage_of
 from ...step.places import innermost, is_users, said_location, trace_of
 from ..graph.known_values import bytes_of, is_factory
 from ..graph.nodes import is_random
+from ..values.decisions import is_answering
 from ..values.value_checks import in_place_of, passing_now
 from .contents import Content, Copied, Elements, is_in_same_places
 from .watched_numbers import Watch
@@ -130,6 +131,8 @@ class Outcome(TorchDispatchMode):
         passes = passing_now() if tensor.dtype == torch.bool else None
         if passes is not None:
             return passes
+        if is_answering():  # it is told what it asks for
+            raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
         self.reads_numbers = True
         left = self._left(tensor)
         self._asked |= self._content(tensor).origins
@@ -147,6 +150,18 @@ class Outcome(TorchDispatchMode):
             self._states[name] = self._whole(tensor)
             if self._states[name].digest != hash(name):
                 self.changing |= 1 << place + 1
+
+    def left_as(self, value: Any) -> Any:
+        """What the next step may find in a value that this one has left in Python: equal for two that
+        it cannot tell apart, or does not compute with the same way each time."""
+        if isinstance(value, torch.Tensor):
+            changes = self._content(value).origins & self.changing
+            return "changing" if changes else self._digest(value)
+        if isinstance(value, dict):
+            return tuple((str(key), self.left_as(member)) for key, member in value.items())
+        if isinstance(value, (list, tuple, set)):
+            return tuple(map(self.left_as, value))
+        return value if isinstance(value, (bool, int, float, str)) else str(type(value))
 
     def digests(self, tensors: Iterable[torch.Tensor]) -> tuple[int, ...]:
         """How each of `tensors` has been computed."""

@@ -27,6 +27,11 @@ class Contents:
 
     container: Any
 
+    @property
+    def identity(self) -> tuple[int, Any]:
+        """As that of a place, which no other slot has."""
+        return id(self.container), Contents
+
     def read(self) -> Any:
         return _copied(self.container)
 
@@ -42,6 +47,11 @@ class ArrayElements:
     """What an array holds, NumPy's or another one."""
 
     array: Any
+
+    @property
+    def identity(self) -> tuple[int, Any]:
+        """As that of a place, which no other slot has."""
+        return id(self.array), ArrayElements
 
     def read(self) -> Any:
         return copy.copy(self.array)
@@ -163,12 +173,13 @@ class PythonState:
         listed = (number for _, contents in self._contents.values() for number in contents)
         return {number for number in listed if isinstance(number, int)}
 
-    def settle_numbers(self) -> None:
-        """Puts numbers in the place of those that a capture has left without values."""
+    def settle_numbers(self, step: int = 0) -> None:
+        """Puts numbers in the place of those that a capture has left without values, others behind each
+        step."""
         for place, before, now in self.numbers():
             if isinstance(now, ReadNumber):
                 was = 0 if before is MISSING else before
-                place.put(was / 2 + 1 if now.has_fraction else was + 1)
+                place.put(was / 2 + 1 + step if now.has_fraction else was + 1 + step)
 
     def left(self) -> Slots:
         """Where another value is now, in places and among the members of containers; and which."""

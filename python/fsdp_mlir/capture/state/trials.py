@@ -12,12 +12,14 @@ from torch._dispatch.python import enable_python_dispatcher
 
 from ...step.names import StateNames
 from ..graph.known_values import StandIns
+from ..values.decisions import Answers, answering, answering_alike, asked
+from ..values.python_floats import read_value
 from ..values.value_checks import passed_checks
 from .outcomes import Outcome
 from .python_state import PythonState
 from .reached import MISSING, Place
 from .replay import NoOperators, OtherCall, Recording, Replay
-from .untaken import silent
+from .untaken import WouldLast, silent
 from .watched_numbers import Site, Watch, plain, watched, watching
 from .without_values import called_with, having, without_values
 
@@ -42,6 +44,7 @@ class Trial:
         written: of the step that raised, what its states held then.
         replaced: what the last step has left in the places of states that cannot hold it.
         mode: that of the tensors without values, the same in all steps.
+        would_last: whether it ended where a step would have reached files or other processes.
     """
 
     watch: Watch
@@ -55,17 +58,45 @@ class Trial:
     unwatched: list[dict[Any, Any]] = dataclasses.field(default_factory=list)
     written: frozenset[int] = frozenset()
     replaced: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
+    would_last: bool = False
 
     def values(self, step: int) -> dict[Any, Any]:
         """The numbers that a step has left, by identity of their places."""
         return {place.identity: now for place, _, now in self.left[step]}
 
+    def other_lengths(self, known: Trial, growing: Sequence[Place]) -> list[Place]:
+        """The containers whose lengths are others than in `known`, but for those that are `growing`."""
+        found = {place.identity for place in growing}
+        others: dict[Any, Place] = {}
+        for ours, theirs in zip(self.lengths, known.lengths):
+            one, other = ({p.identity: length for p, length in both} for both in (ours, theirs))
+            for place, _ in (*ours, *theirs):
+                if one.get(place.identity) != other.get(place.identity):
+                    others[place.identity] = place
+        return [place for known, place in others.items() if known not in found]
+
     def computes_as(self, known: Trial) -> bool:
-        """Whether each step computes what it does in `known`, as far as it comes."""
+        """Whether each step computes what it does in `known`, as far as it comes in computing."""
         came = len(self.results)
-        if self.results != known.results[:came]:
+        if self.would_last or self.results != known.results[:came]:
             return False
         return came == len(known.results) or self.written <= known.outcomes[came].held
+
+
+@dataclasses.dataclass
+class Left:
+    """What a step leaves in Python.
+
+    Attributes:
+        about: where, and what, equal for two that the next step cannot tell apart; None: the step does
+            not come to its end.
+        names: of all of it.
+        growing: the containers that have other lengths.
+    """
+
+    about: Optional[frozenset[Any]] = None
+    names: Sequence[str] = ()
+    growing: Sequence[Place] = ()
 
 
 class Trials:
@@ -74,15 +105,24 @@ class Trials:
 
     Attributes:
         leave_something: whether a step was seen to leave something in Python.
+
+    Args:
+        whole_numbers: whether those that are read from tensors have symbols, as sizes have.
     """
 
     def __init__(
-        self, loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor], names: StateNames
+        self,
+        loss: torch.nn.Module,
+        inputs: Mapping[str, torch.Tensor],
+        names: StateNames,
+        whole_numbers: bool = False,
     ) -> None:
         self.leave_something = False
+        self._whole_numbers = whole_numbers
         self._loss, self._inputs = loss, inputs
         states = (*loss.named_parameters(), *loss.named_buffers())
         self._settled = list(names.settled_buffers)
+        self._kept = dict(names.kept)
         self._trained = frozenset(name for name, tensor in states if names.is_trained(tensor))
         self._state = PythonState(loss)
         self._recorded: list[list[Recording]] = []
@@ -172,8 +212,49 @@ class Trials:
             self._keep(new)  # `plainly` makes the same calls
         return trial.results[0] == trial.results[1] and first.read == second.read
 
+    def leaves(self, told: Sequence[bool]) -> Left:
+        """What a step that is told these answers leaves in Python."""
+        trial = self._begun(Watch())
+        kept = {number.place.identity for number in self._kept.values()}
+        left = Left()
+
+        def compute(step: int) -> None:
+            self._compute_told(trial, told)
+            slots = [(slot.identity, value) for slot, value in self._state.left()]
+            left_as = trial.outcomes[0].left_as
+            left.about = frozenset((w, left_as(value)) for w, value in slots if w not in kept)
+            names = {number.place.name for number in self._kept.values()}
+            left.names = [name for name in self._state.changed() if name not in names]
+            left.growing = [place for place, _ in self._state.lengths()]
+
+        self._take(trial, compute, steps=1)
+        return left
+
+    def behind(self, before: Sequence[bool], left: Left, told: Sequence[bool]) -> Optional[Trial]:
+        """A step that is told `told` behind one that was told `before`, which leaves `left`; numbers of
+        that are watched. None where it computes something else than it does first, with the same
+        numbers."""
+        first, trial = self._begun(Watch()), self._begun(Watch(growing=left.growing))
+
+        def compute(step: int) -> None:
+            self._compute_told(trial, told if step else before)
+
+        if not self._take(first, lambda step: self._compute_told(first, told), steps=1):
+            return None
+        ended = self._take(trial, compute, known=first)
+        if ended and (trial.computes_with or trial.results[1] == first.results[0]):
+            return trial
+        return trial if trial.watch.decisions else None
+
+    def _compute_told(self, trial: Trial, told: Sequence[bool]) -> None:
+        answers = Answers(told, {})
+        with answering(answers):
+            self._compute(trial, 0.5)
+        if answers.told != tuple(told):
+            raise OtherCall
+
     def _keep(self, recorded: list[Recording]) -> None:
-        is_whole = all(recording.is_whole for recording in recorded)
+        is_whole = not self._kept and all(recording.is_whole for recording in recorded)
         if is_whole and len(self._recorded) < _MOST_RECORDED:
             self._recorded.append(recorded)
 
@@ -188,11 +269,13 @@ class Trials:
         places: Sequence[Place] = (),
         known: Optional[Trial] = None,
         larger: Any = 0,
+        steps: int = 2,
     ) -> bool:
-        """Takes both steps; whether they have come to their ends."""
+        """Takes the steps; whether they have come to their ends."""
         made: set[Any] = set()
+        kept = {number.place.identity for number in self._kept.values()}
         try:
-            for step in (0, 1):
+            for step in range(steps):
                 for place in (*places, *(self._others(trial, known) if step else ())):
                     value = plain(place.read())
                     if value is MISSING:  # until the first step has made it
@@ -200,14 +283,25 @@ class Trials:
                         continue
                     value += larger if not step or place.identity in made else 0
                     place.put(watched(value, frozenset({place.name})))
-                take(step)
+                with answering_alike():
+                    take(step)
+                self._state.settle_numbers(step)
                 changed = [*self._state.numbers(), *self._state.members()]
-                trial.left.append([(place, before, plain(now)) for place, before, now in changed])
+                trial.left.append(
+                    [
+                        (place, before, plain(now))
+                        for place, before, now in changed
+                        if place.identity not in kept
+                    ]
+                )
                 trial.lengths.append(self._state.lengths())
                 trial.arrays = self._state.arrays()
                 if known is None:  # of others nobody asks for it
                     trial.unwatched.append(self._state.unwatched())
             return True
+        except WouldLast:
+            trial.would_last = True
+            return False
         except (Exception, SystemExit, OtherCall):
             return False  # of other values, which may be wrong in this code
         finally:
@@ -224,11 +318,16 @@ class Trials:
         found = dict(states)
         states.update(trial.replaced)
         before = trial.outcomes[-1] if trial.outcomes else None
-        outcome = Outcome(states, self._trained, batch, trial.watch, number, before, trial.replaced)
+        kept = {name: mode.from_tensor(number.tensor) for name, number in self._kept.items()}
+        outcome = Outcome(
+            {**states, **kept}, self._trained, batch, trial.watch, number, before, trial.replaced
+        )
         recording = Recording(mode, states, batch, outcome)
         trial.outcomes.append(outcome)
-        with mode, enable_python_dispatcher(), passed_checks(), outcome:
+        with mode, enable_python_dispatcher(), passed_checks(self._whole_numbers), outcome:
             try:
+                for name, number_kept in self._kept.items():
+                    number_kept.give(kept[name])
                 with having(self._loss, states):
                     with recording, watching(trial.watch):
                         value, metrics = self._loss(*batch)
@@ -239,11 +338,17 @@ class Trials:
                 raise
         others = (name for name, tensor in states.items() if not _may_hold(found[name], tensor))
         trial.replaced = {name: states[name] for name in others}
-        tensors = [value, *metrics.values(), *states.values(), *gradients]
+        numbers = {name: read_value(number.place.read()) for name, number in self._kept.items()}
+        conditions = [question.condition for question in asked()]
+        tensors = [value, *metrics.values(), *states.values(), *gradients, *numbers.values()]
+        tensors += conditions
         tensors = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
         trainable = tuple(name for name, tensor in states.items() if tensor.requires_grad)
         result = outcome.digests(tensors), trainable
-        outcome.end(states)
+        numbers_left = (
+            n if isinstance(n, torch.Tensor) else kept[name] for name, n in numbers.items()
+        )
+        outcome.end({**states, **dict(zip(kept, numbers_left))})
         recording.end(value, metrics, result)
         trial.results.append(result)
         trial.computes_with |= outcome.numbers(tensors)
@@ -254,7 +359,7 @@ class Trials:
         with (
             recording.mode,
             enable_python_dispatcher(),
-            passed_checks(),
+            passed_checks(self._whole_numbers),
             NoOperators(replay),
             replay,
             watching(trial.watch),

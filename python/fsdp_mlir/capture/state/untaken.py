@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import io
 import logging
 import os
+import pathlib
 import sys
 import warnings
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 from unittest import mock
 
 import torch
+
+from ...step.places import innermost, is_users, said_location, trace_of
 
 _refuses = False
 # Python's own names of what changes files, or goes to other processes and machines.
@@ -21,7 +25,21 @@ _LASTING = (
     *("os.truncate os.utime os.putenv os.system os.exec os.fork os.forkpty os.kill".split()),
     *("os.posix_spawn os.startfile pty.spawn shutil. subprocess. socket.connect".split()),
 )
+# What code calls to save something, which gives nothing back.
+_SAVING = (
+    (torch, "save"),
+    (os, "makedirs"),
+    (os, "mkdir"),
+    (os, "remove"),
+    (os, "rename"),
+    (os, "replace"),
+    (pathlib.Path, "mkdir"),
+)
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+class WouldLast(OSError):
+    """Code would change a file, or reach another process."""
 
 
 def _audit(event: str, args: tuple[Any, ...]) -> None:
@@ -33,7 +51,7 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 
 def _refuse(what: Any, *args: Any, **kwargs: Any) -> None:
-    raise OSError(f"{what} while the step is only tried")
+    raise WouldLast(f"{what} while the step is only tried")
 
 
 @functools.cache
@@ -42,17 +60,46 @@ def _add_hook() -> None:
 
 
 @contextlib.contextmanager
-def untaken() -> Iterator[None]:
-    """Within it, code that would change a file, or reach another process, raises OSError."""
+def untaken() -> Iterator[dict[str, None]]:
+    """Within it, code saves nothing: files that it opens to write are in memory. What would change a
+    file in another way, or reach another process, raises WouldLast. Gives the lines of the user's that
+    would have saved something, as `file.py:31`."""
     global _refuses
+    lines: dict[str, None] = {}
     _add_hook()
     _refuses = True
     try:
-        # It opens files without Python.
-        with mock.patch.object(torch._C, "PyTorchFileWriter", _refuse):
-            yield
+        with contextlib.ExitStack() as stack:
+            # It opens files without Python.
+            stack.enter_context(mock.patch.object(torch._C, "PyTorchFileWriter", _refuse))
+            for owner, name in _SAVING:
+                nothing = functools.partial(_note_line, lines)
+                stack.enter_context(mock.patch.object(owner, name, nothing))
+            for module in (builtins, io):
+                opening = _in_memory(module.open, lines)
+                stack.enter_context(mock.patch.object(module, "open", opening))
+            yield lines
     finally:
         _refuses = False
+
+
+def _note_line(lines: dict[str, None], *args: Any, **kwargs: Any) -> None:
+    frame = innermost(sys._getframe(1), is_users)
+    if frame is not None:
+        lines[said_location(trace_of(frame))] = None
+
+
+def _in_memory(original: Callable[..., Any], lines: dict[str, None]) -> Callable[..., Any]:
+    """`open`, for whose files that are written to stands memory."""
+
+    @functools.wraps(original)
+    def opening(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if not set(mode) & set("wax+"):
+            return original(file, mode, *args, **kwargs)
+        _note_line(lines)
+        return io.BytesIO() if "b" in mode else io.StringIO()
+
+    return opening
 
 
 @contextlib.contextmanager

@@ -62,7 +62,10 @@ class Answers:
 
     Attributes:
         asked: by the last run.
+        leaves_state: whether a run has left something in Python.
     """
+
+    leaves_state = False
 
     def __init__(self, given: Sequence[bool], usual: Mapping[str, bool]) -> None:
         self._given = tuple(given)
@@ -79,6 +82,10 @@ class Answers:
     def lines(self) -> tuple[str, ...]:
         """Where the last run has asked."""
         return tuple(question.line for question in self.asked)
+
+    def again(self) -> Answers:
+        """The same answers for another run."""
+        return Answers(self._given, self._usual)
 
     def begin(self) -> None:
         """A run begins."""
@@ -136,9 +143,25 @@ def answering(answers: Answers) -> Iterator[None]:
         _answers = before
 
 
+@contextlib.contextmanager
+def answering_alike() -> Iterator[None]:
+    """Within it, a step that asks is told what it is told now; nobody sees what it asks."""
+    if _answers is None:
+        yield
+        return
+    with answering(_answers.again()):
+        yield
+
+
 def is_answering() -> bool:
     """Whether a step that asks is told something."""
     return _answers is not None
+
+
+def note_state() -> None:
+    """Tells who gives answers that the run has left something in Python."""
+    if _answers is not None:
+        _answers.leaves_state = True
 
 
 def asked() -> list[Asked]:

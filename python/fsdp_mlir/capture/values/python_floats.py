@@ -3,7 +3,8 @@ fraction that it reads from a tensor, `lam = t.item()`, and those that it keeps 
 
 No Python runs while a plan does. So such a number is a tensor without dimensions, of float64 as a
 Python float or of int64, which takes part in arithmetic as that would: it never changes a tensor's
-dtype. What branches on it, or needs it as a number of Python's, is refused where it does so.
+dtype. What branches on it decides by values (`decisions`). What needs it as a number of Python's is
+refused where it does so.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _COMPARES = frozenset("gt lt ge le eq ne".split())
 # Functions of `math` that PyTorch has as well, up to the last bit.
 _OF_MATH = "cos exp log sin sqrt tanh".split()
 # Of which only the whole numbers' results are Python's, bit by bit.
-_OF_WHOLE = (operator.mod, operator.floordiv)
+_OF_WHOLE = (operator.mod, operator.floordiv, operator.and_, operator.or_, operator.xor)
 
 
 class ReadNumber:
@@ -87,6 +88,23 @@ class ReadNumber:
     def __abs__(self) -> ReadNumber:
         return ReadNumber(self.value.abs())
 
+    def __bool__(self) -> bool:
+        return bool(self.value != 0)
+
+    def __floor__(self) -> ReadNumber:
+        return ReadNumber(self.value.floor().to(torch.int64))
+
+    def __ceil__(self) -> ReadNumber:
+        return ReadNumber(self.value.ceil().to(torch.int64))
+
+    def __trunc__(self) -> ReadNumber:
+        return ReadNumber(self.value.trunc().to(torch.int64))
+
+    def __round__(self, digits: Optional[int] = None) -> ReadNumber:
+        if digits is not None:
+            raise DataDependentOutputException("round")
+        return ReadNumber(self.value.round().to(torch.int64))  # of two as near the even one
+
 
 def _scaled(func: Any, tensor: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
     """A product or quotient of 16 bits: kernels do not round a Python number to so few."""
@@ -139,18 +157,16 @@ def _refuses(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name in ("add", "sub", "mul", "truediv", "pow", "mod", "floordiv"):
+for _name in "add sub mul truediv pow mod floordiv and or xor".split():
     for _swapped in (False, True):
-        _method = _computes(getattr(operator, _name), _swapped, ReadNumber)
+        _function = getattr(operator, f"{_name}_" if _name in ("and", "or") else _name)
+        _method = _computes(_function, _swapped, ReadNumber)
         setattr(ReadNumber, f"__{'r' * _swapped}{_name}__", _method)
 for _name in _COMPARES:
     # A tensor, of whose truth a check of values may make something.
     setattr(ReadNumber, f"__{_name}__", _computes(getattr(operator, _name), False, lambda t: t))
 # PyTorch takes what has items for a sequence, and asks for its length.
-for _name in (
-    """array bool ceil complex divmod float floor format getitem hash index int len rdivmod round
-    str trunc""".split()
-):
+for _name in "array complex divmod float format getitem hash index int len rdivmod str".split():
     setattr(ReadNumber, f"__{_name}__", _refuses(_name))
 
 
@@ -176,7 +192,7 @@ def functions_of_math() -> Iterator[None]:
 
 def is_number(value: object) -> bool:
     """Whether code computes with a value as with a number of Python's."""
-    return isinstance(value, (int, float, ReadNumber)) and not isinstance(value, bool)
+    return isinstance(value, (int, float, ReadNumber))
 
 
 def as_number(tensor: torch.Tensor) -> Optional[ReadNumber]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
+import math
 import operator
 import sys
 from typing import Any, Callable, Iterator, Optional
@@ -22,8 +23,8 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
-from ...package import is_local
-from ...step.places import is_users
+from ... import package
+from ...step.places import innermost, is_users
 from .python_floats import ReadNumber, as_number, read_value
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -42,6 +43,11 @@ def as_symbol(tensor: Any) -> Optional[torch.SymInt]:
         return None
     with mock.patch.object(detect_fake_mode(), "allow_scalar_outputs", True):
         return torch.ops.aten._local_scalar_dense(tensor)
+
+
+def _as_whole(value: Any) -> Any:
+    """What `int(value)` is of a tensor, or of a number that is one; None: nothing of both."""
+    return math.trunc(value) if isinstance(value, ReadNumber) else as_symbol(value)
 
 
 def _as_float(value: Any) -> Optional[ReadNumber]:
@@ -73,7 +79,7 @@ class _AskingTensors(type):
 
 
 class _Int(int, metaclass=_AskingTensors):
-    read = staticmethod(as_symbol)
+    read = staticmethod(_as_whole)
 
 
 class _Float(float, metaclass=_AskingTensors):
@@ -172,7 +178,7 @@ def symbols_as_numbers() -> Iterator[None]:
     numbers: in `int(tensor)`, `float(tensor)` and `tensor.tolist()`, and as places of items."""
     files = ((module, getattr(module, "__file__", None)) for module in list(sys.modules.values()))
     with contextlib.ExitStack() as stack:
-        for module in (module for module, file in files if file and is_local(file)):
+        for module in (module for module, file in files if file and package.is_local(file)):
             for name, kind in (("int", _Int), ("float", _Float)):
                 if name not in vars(module):
                     stack.enter_context(mock.patch.object(module, name, kind, create=True))
@@ -221,7 +227,8 @@ def _choosing(
         try:
             return original(*args, **kwargs)
         except (DataDependentOutputException, GuardOnDataDependentSymNode):
-            if len(args) != 2 or kwargs or not is_users(sys._getframe(1).f_code.co_filename):
+            frame = innermost(sys._getframe(1), lambda path: not path.startswith(package.FOLDER))
+            if len(args) != 2 or kwargs or not frame or not is_users(frame.f_code.co_filename):
                 raise
             one, other = args
             if any(isinstance(value, ReadNumber) for value in args):

@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ... import package
 from ...step.places import in_short, innermost, is_users
 from ...step.source import conditions_at
+from . import python_floats
 from .decisions import answer_of, run_with_answers
 from .numpy_arrays import arrays_of_tensors
 from .python_floats import as_number, functions_of_math
@@ -86,7 +87,8 @@ def _passing_condition(
         try:
             return original(tensor)
         except DataDependentOutputException:
-            frame: Any = sys._getframe(1)
+            # Behind a number that is a tensor.
+            frame: Any = innermost(sys._getframe(1), lambda path: path != python_floats.__file__)
             is_item = original.__name__ == "item"
             passes = None if is_item and tensor.dtype != torch.bool else _passing(frame)
             if passes is None:

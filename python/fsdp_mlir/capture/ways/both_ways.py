@@ -12,8 +12,10 @@ from torch._functorch._aot_autograd.descriptors import PlainAOTOutput
 from ...errors import note
 from ..graph.joint_graph import JointGraph
 from ..graph.nodes import is_random
+from ..state.trials import Trials
 from .apart import Apart, too_many
 from .chosen_values import checked, chosen
+from .left_in_python import require_none_read
 from .shared_values import Results, reached
 from .ways import MOST_WAYS, Way, Ways, complete, require_alike
 
@@ -38,10 +40,12 @@ _Tree = Union[Way, _Decision]
 
 
 class BothWays:
-    """The ways through a step, each of which `trace` gives, told what is asked (`ways.Ways`)."""
+    """The ways through a step, each of which `trace` gives, told what is asked (`ways.Ways`); `trials`
+    are of the same step."""
 
-    def __init__(self, trace: Callable[[], JointGraph]) -> None:
+    def __init__(self, trace: Callable[[], JointGraph], trials: Trials) -> None:
         self._ways = Ways(trace)
+        self._trials = trials
         self._values = self._ways.values
         self._traced = 0
         self._notes: dict[str, None] = {}
@@ -59,12 +63,17 @@ class BothWays:
                 way = self._apart(first)
             else:
                 way = self._merged(self._explored(first, 0))
+            ways = self._ways.with_loss.values()
+            if any(way.leaves_state for way in ways):
+                require_none_read(self._trials, ways)
         for said in {(type(w.message), str(w.message)): w for w in caught}.values():  # by each way
             warnings.warn(said.message, said.category, stacklevel=2)
         if way.error is not None:
             raise way.error
         graph = self._ways.first
         assert way.results is not None and graph is not None
+        for line in self._ways.saving:
+            self._notes[f"{line}: what the step saves here, no plan saves"] = None
         for text in self._notes:
             note(text)
         return JointGraph(self._values.graph(way.results), graph.states, graph.metrics)

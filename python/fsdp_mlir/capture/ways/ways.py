@@ -17,6 +17,7 @@ from ...errors import E, ExportError
 from ...step.places import at_line, said_location
 from ..graph.joint_graph import JointGraph
 from ..running import RunStep
+from ..state.untaken import untaken
 from ..step_loss import check_outputs
 from ..values.decisions import Answers, ValuesDecide, answering, is_answering
 from .shared_values import Results, SharedValues, Value
@@ -80,6 +81,7 @@ class Way:
         told: what it was told, each time that it asked.
         lines: where it asked, as `file.py:31`.
         conditions: what it has asked for; none where it ends in an error.
+        leaves_state: whether it leaves something in Python.
         places: where it computes each value: a number of calls.
     """
 
@@ -89,6 +91,7 @@ class Way:
     conditions: list[Value]
     places: dict[Value, int]
     error: Optional[ExportError] = None
+    leaves_state: bool = False
 
 
 class Ways:
@@ -99,6 +102,8 @@ class Ways:
     Attributes:
         values: those of all ways.
         first: the graph of the first way with a loss.
+        saving: lines that would have saved something.
+        with_loss: those that give one, by what they are told.
         usual: by line, what a step is told behind the answers that it is given; where there is no
             line, True.
     """
@@ -106,6 +111,8 @@ class Ways:
     def __init__(self, trace: Callable[[], JointGraph]) -> None:
         self.values = SharedValues()
         self.first: Optional[JointGraph] = None
+        self.saving: dict[str, None] = {}
+        self.with_loss: dict[tuple[bool, ...], Way] = {}
         self.usual: dict[str, bool] = {}
         self._trace = trace
 
@@ -117,7 +124,7 @@ class Ways:
         """
         answers = Answers(given, self.usual)
         try:
-            with answering(answers):
+            with answering(answers), untaken() as saving:
                 traced = self._trace()
         except WithoutLoss as end:
             return Way(answers.told, answers.lines, None, [], {}, end.error)
@@ -132,7 +139,11 @@ class Ways:
         first = 1 + len(traced.metrics)
         asked = (PlainAOTOutput(first + number) for number in range(len(answers.asked)))
         conditions = [results.pop(descriptor) for descriptor in asked]
-        return Way(answers.told, answers.lines, results, conditions, places)
+        self.saving |= saving
+        way = Way(answers.told, answers.lines, results, conditions, places)
+        way.leaves_state = answers.leaves_state
+        self.with_loss[way.told] = way
+        return way
 
 
 def complete(values: SharedValues, *ways: Results) -> None:

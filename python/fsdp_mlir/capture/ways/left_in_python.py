@@ -1,0 +1,68 @@
+"""What one way through a step leaves in Python, and another one may read.
+
+A way is captured so that it computes the same behind itself. Here each is tried behind the others. A
+plan has nothing of what Python holds, but for numbers that become buffers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Iterable
+
+from ...errors import E, ExportError
+from ...step.places import at_line
+from ..state.kept_numbers import NumbersKept
+from ..state.trials import Left, Trials
+from ..state.untaken import silent, untaken
+from .ways import Way
+
+# So many pairs of ways are tried.
+_MOST_PAIRS = 256
+
+
+def require_none_read(trials: Trials, ways: Iterable[Way]) -> None:
+    """Tries each of `ways` behind the others.
+
+    Raises:
+        NumbersKept: one reads numbers that another one leaves.
+        ExportError: or something else.
+    """
+    ways = list(ways)
+    with silent(), untaken():
+        lefts = [trials.leaves(way.told) for way in ways]
+        before: dict[Any, int] = {}
+        for number, left in enumerate(lefts):
+            if left.about != frozenset():
+                before.setdefault(left.about, number)
+        pairs = itertools.product(before.values(), range(len(ways)))
+        for tried, (one, other) in enumerate(pairs):
+            left = lefts[one]
+            if left.about is None or left.about != lefts[other].about:
+                if tried == _MOST_PAIRS:
+                    raise _refusal(ways[one], ways[other], left)
+                _try_behind(trials, ways[one], left, ways[other])
+
+
+def _try_behind(trials: Trials, one: Way, left: Left, other: Way) -> None:
+    trial = trials.behind(one.told, left, other.told)
+    if trial is None:
+        raise _refusal(one, other, left)
+    decided = (decision.numbers for decision in trial.watch.decisions.values())
+    names = trial.computes_with.union(*decided)
+    numbers = [number for number in trial.left[0] if number[0].name in names]
+    if len(numbers) < len(names):
+        raise _refusal(one, other, left)
+    if numbers:
+        raise NumbersKept(numbers)
+
+
+def _refusal(one: Way, other: Way, left: Left) -> ExportError:
+    parts = (n for n, told in enumerate(zip(one.told, other.told)) if told[0] != told[1])
+    return ExportError(
+        E.PYTHON_STATE,
+        at_line(
+            one.lines[next(parts, -1)],
+            f"values decide here what the step leaves in {', '.join(left.names)}, Python state that it "
+            "computes with later; no plan keeps that: make it a buffer that is changed in place",
+        ),
+    )

@@ -1,0 +1,95 @@
+"""Tests that what one way through a step leaves in Python, and another way reads, is a buffer where it
+is a number, and else refused by line."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Callable
+
+import pytest
+import torch
+from exporting import assert_trains_as_eager, classify, export
+from torch import Tensor, nn
+
+from fsdp_mlir import ExportError
+
+
+class Keeps(nn.Linear):
+    def __init__(self, uses: Callable[[Any, Tensor, Tensor], Tensor]) -> None:
+        super().__init__(8, 3)
+        self.uses, self.count, self.begun, self.last = uses, 1, False, None
+        self.text, self.items, self.mean = "", [], torch.ones(3)
+        self.register_buffer("scale", torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.uses(self, x, super().forward(x))
+
+
+def sets_a_number(m: Keeps, x: Tensor, y: Tensor) -> Tensor:
+    if x.sum() > 0:
+        m.count = 5
+    else:
+        y = y * m.count
+    return y
+
+
+def counts_what_it_meets(m: Keeps, x: Tensor, y: Tensor) -> Tensor:
+    if x.sum() > 0:
+        m.count += 1
+    elif m.count > 2:
+        y = -y
+    return y
+
+
+def begins_once(m: Keeps, x: Tensor, y: Tensor) -> Tensor:
+    if not m.begun:
+        m.scale.copy_(y.detach().std(0))
+        m.begun = True
+    return y / m.scale
+
+
+def waits(m: Keeps, x: Tensor, y: Tensor) -> Tensor:
+    """As a schedule that waits for a loss to fall."""
+    value = y.square().mean().item()
+    m.count = 0 if value < 0.5 else m.count + 1
+    m.last = y.detach()  # which nothing reads
+    return y * 0.5 if m.count > 1 else y
+
+
+@pytest.mark.parametrize("uses", [sets_a_number, counts_what_it_meets, begins_once, waits])
+def test_numbers_are_buffers(uses: Any) -> None:
+    assert_trains_as_eager(lambda: Keeps(uses))
+
+
+def keeps_a_tensor(m: Keeps, x: Tensor, y: Tensor) -> Tensor:
+    if x.sum() > 0:  # here
+        m.mean = y.detach().mean(0)
+    else:
+        y = y * m.mean
+    return y
+
+
+def grows_a_list(m: Keeps, x: Tensor, y: Tensor) -> Tensor:
+    if x.sum() > 0:  # here
+        m.items.append(1)
+    elif len(m.items) > 1:
+        y = -y
+    return y
+
+
+def writes_a_text(m: Keeps, x: Tensor, y: Tensor) -> Tensor:
+    if x.sum() > 0:  # here
+        m.text = "seen"
+    elif m.text == "seen":
+        y = -y
+    return y
+
+
+@pytest.mark.provokes("FSDP-E0207")
+@pytest.mark.parametrize("uses", [keeps_a_tensor, grows_a_list, writes_a_text])
+def test_other_things_are_refused(uses: Any, tmp_path: pathlib.Path) -> None:
+    line = uses.__code__.co_firstlineno + 1
+    with pytest.raises(
+        ExportError, match=rf"^test_left_in_python.py:{line}: values decide here what"
+    ):
+        export(classify(Keeps(uses)), tmp_path)
