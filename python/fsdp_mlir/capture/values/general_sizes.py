@@ -29,8 +29,8 @@ _BETWEEN = tuple(os.path.join(PYTORCH, part) for part in ("_dynamo", "fx", "__in
 
 @contextlib.contextmanager
 def general_sizes() -> Iterator[None]:
-    """Within it, PyTorch's code is told that sizes by values are large, each another number. A
-    check that does nothing but raise passes."""
+    """Within it, PyTorch's code is told that sizes by values are large, each another number, where it
+    would be told the same of other general sizes. A check that does nothing but raise passes."""
     original = ShapeEnv.evaluate_expr
 
     def evaluate_expr(self: ShapeEnv, question: Any, *args: Any, **kwargs: Any) -> Any:
@@ -45,13 +45,24 @@ def general_sizes() -> Iterator[None]:
                 return sympy.true if passes else sympy.false
             if is_users(path):
                 raise
-            size, sizes = _LARGE, {}
-            for symbol in sorted(question.free_symbols, key=str):
-                size = sizes[symbol] = sympy.nextprime(size)
-            return question.xreplace(sizes)
+            answers = {question.xreplace(sizes) for sizes in _examples(question)}
+            if len(answers) > 1:  # as which of two sequences is longer
+                raise
+            return answers.pop()
 
     with mock.patch.object(ShapeEnv, "evaluate_expr", evaluate_expr):
         yield
+
+
+def _examples(question: Any) -> Iterator[dict[Any, int]]:
+    """Sizes that are general: large ones and, where a question compares them, the same in another
+    order, and small ones of more than one element."""
+    symbols = sorted(question.free_symbols, key=str)
+    primes = [sympy.nextprime(_LARGE, i + 1) for i in range(len(symbols))]
+    yield dict(zip(symbols, primes))
+    if question.atoms(sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge):
+        yield dict(zip(symbols, reversed(primes)))
+        yield dict(zip(symbols, range(2, len(symbols) + 2)))
 
 
 def _who_asks() -> tuple[str, int]:
