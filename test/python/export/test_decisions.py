@@ -77,6 +77,14 @@ def of_sizes(m: Model, x: Tensor) -> Tensor:
     return head(m, h)
 
 
+def of_counts(m: Model, x: Tensor) -> Tensor:
+    n = int((x[:, 0] > 0).sum())
+    h = m.first(x)
+    if max(1, n) > 3 or min(n, 2) + n == 0:
+        h = m.other(h)
+    return head(m, h)
+
+
 def has_nan_on_the_other_way(m: Model, x: Tensor) -> Tensor:
     h = m.first(x) * x[:, :1]
     if x.amin() > -0.05 or x[0, 0] > 0:
@@ -140,7 +148,15 @@ def takes_an_order(m: Model, x: Tensor) -> Tensor:
 
 
 BODIES = (
-    *(skips_rows, has_a_case_of_none, of_sizes, has_nan_on_the_other_way, by_a_parameter, nested),
+    *(
+        skips_rows,
+        has_a_case_of_none,
+        of_sizes,
+        of_counts,
+        has_nan_on_the_other_way,
+        by_a_parameter,
+        nested,
+    ),
     *(
         in_a_block_that_is_repeated,
         updates_a_buffer,

@@ -96,6 +96,14 @@ def is_given_tensors(model: Any, y: Tensor) -> Tensor:
     return y * rows * model.weights[None, place] + model.columns[..., place]
 
 
+def cuts(model: Any, y: Tensor) -> Tensor:
+    """With tensors as the ends of parts, and numbers written where a mask holds."""
+    place = model.pointer[0]
+    row = model.weights[place].clone()
+    row[row > 0] = float(place)
+    return y * row * model.weights[:place].sum() + model.columns[:, place:].sum()
+
+
 def branches(model: Any, y: Tensor) -> Tensor:
     pointer = int(model.pointer)
     model.pointer += 1
@@ -104,7 +112,7 @@ def branches(model: Any, y: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("runs", [False, True])
 @pytest.mark.parametrize(
-    "use", [columns, rows, a_ring, reads, crops, rolls, looks_up, is_given_tensors, branches]
+    "use", [columns, rows, a_ring, reads, crops, rolls, looks_up, is_given_tensors, cuts, branches]
 )
 def test_parts_at_such_places(tmp_path: pathlib.Path, use: Callable, runs: bool) -> None:
     if (use, runs) == (a_ring, False):

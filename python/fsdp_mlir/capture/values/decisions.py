@@ -18,7 +18,8 @@ from unittest import mock
 
 import sympy
 import torch
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.utils._sympy import functions as sizes
 
 from ...errors import E, ExportError
 from ...step.places import in_short, innermost, is_users, said_location, trace_of
@@ -34,6 +35,12 @@ _RELATIONS: dict[Any, Callable[..., torch.Tensor]] = {
     sympy.LessThan: torch.le,
     sympy.StrictGreaterThan: torch.gt,
     sympy.GreaterThan: torch.ge,
+}
+_COMPUTE: dict[Any, Callable[..., torch.Tensor]] = {
+    sympy.Add: torch.add,
+    sympy.Mul: torch.mul,
+    **dict.fromkeys((sympy.Max, sizes.Max), torch.maximum),
+    **dict.fromkeys((sympy.Min, sizes.Min), torch.minimum),
 }
 
 
@@ -103,14 +110,7 @@ class Answers:
         if compare is None:
             return None
         if expression not in self._of_sizes:
-            sides = []
-            for side in expression.args:
-                size = (
-                    int(side)
-                    if side.is_Integer
-                    else node.shape_env.create_symintnode(side, hint=None)
-                )
-                sides.append(torch.scalar_tensor(size, dtype=torch.int64))
+            sides = [_computed(side, node.shape_env) for side in expression.args]
             self._of_sizes[expression] = self._answer(compare(*sides), frame)
         return self._of_sizes[expression]
 
@@ -127,6 +127,15 @@ class Answers:
         answer = self._given[place] if place < len(self._given) else self._usual.get(line, True)
         self.asked.append(Asked(condition, line, answer))
         return answer
+
+
+def _computed(size: sympy.Expr, environment: ShapeEnv) -> torch.Tensor:
+    """A size as a tensor without dimensions, computed of those that capture has a name for."""
+    compute = next((_COMPUTE[kind] for kind in type(size).__mro__ if kind in _COMPUTE), None)
+    if compute is not None:
+        return functools.reduce(compute, (_computed(part, environment) for part in size.args))
+    number = int(size) if size.is_Integer else environment.create_symintnode(size, hint=None)
+    return torch.scalar_tensor(number, dtype=torch.int64)
 
 
 _answers: Optional[Answers] = None

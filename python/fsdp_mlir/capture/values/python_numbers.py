@@ -119,10 +119,13 @@ class _SymbolsInItems(TorchFunctionMode):
                 index = tuple(map(_as_rows, index if isinstance(index, tuple) else (index,)))
                 args = tensor, index, *values
             index = tuple(map(_as_place, index if isinstance(index, tuple) else (index,)))
+            args = tensor, index, *values
             if any(isinstance(place, torch.SymInt) for place in index):
                 args = _part(tensor, index), (), *values
             if values and isinstance(values[0], torch.SymInt):
                 args = *args[:2], torch.scalar_tensor(values[0], dtype=tensor.dtype)
+            elif values and isinstance(values[0], ReadNumber):
+                args = *args[:2], read_value(values[0]).to(tensor.dtype)
         if func in _OF_LISTS and _is_counts(args[0]):
             return _as_rows(args[0]).to((kwargs or {}).get("dtype"))
         return func(*args, **(kwargs or {}))
@@ -142,7 +145,10 @@ def _as_rows(place: Any) -> Any:
 
 
 def _as_place(place: Any) -> Any:
-    """A whole number that is a tensor without dimensions as its symbol, and any other place."""
+    """A whole number that is a tensor without dimensions as its symbol, also in a slice, and any other
+    place."""
+    if isinstance(place, slice):
+        return slice(*map(_as_place, (place.start, place.stop, place.step)))
     if not isinstance(place, torch.Tensor) or place.dim() > 0 or place.dtype == torch.uint8:
         return place
     symbol = as_symbol(place)
