@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from exporting import export
-from selected_rows import ROWS, WIDTH, Body, Model, step_of
+from selected_rows import WIDTH, Body, Model, step_of
 from torch import Tensor
 
 from fsdp_mlir import ExportError

@@ -55,7 +55,8 @@ def nested(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
 def integers(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     """Padding may be zero, by which integers are not divided."""
     nonzero = y[y != 0]
-    return (model.norm(torch.nan_to_num(x)).sum() * (6 // nonzero).sum()).float()
+    among = torch.isin(y, y[m]).sum() + torch.isin(y[m], y[:3], invert=True).sum()
+    return among * (model.norm(torch.nan_to_num(x)).sum() * (6 // nonzero).sum()).float()
 
 
 def at_places(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
@@ -175,7 +176,26 @@ def parts_of_a_part(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     return (whole * torch.arange(ROWS)[:, None]).square().sum()
 
 
+def at_lengths(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    """Parts as long as lengths say, read and written, which are no longer than what they are part of."""
+    rows, whole = torch.nan_to_num(x), torch.zeros(ROWS, ROWS, WIDTH)
+    for i, n in enumerate(y.tolist()):
+        whole[i, :n] = model.layer(rows[:n])
+        whole[i, int(y[i]) :] *= 2
+    whole[: len(x[m]), 1] = x[m]
+    columns = rows[:, : int(m.sum()) : 2]
+    return whole.square().sum() + columns.square().sum()
+
+
+def parts_of_a_selection(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    rows = torch.nan_to_num(x)[:, None].expand(-1, LABELS, -1)
+    words = model.layer(rows[torch.arange(LABELS)[None] < y[:, None]])
+    return torch.stack([part.sum() for part in words.split(y.tolist())]).square().sum()
+
+
 CASES: dict[str, Body] = {
+    "at-lengths": at_lengths,
+    "parts-of-a-selection": parts_of_a_selection,
     "parts-of-a-part": parts_of_a_part,
     "distances": distances,
     "parts": parts,
@@ -198,6 +218,7 @@ CASES: dict[str, Body] = {
     "smoothing": lambda s, x, m, y: F.cross_entropy(
         s.other(x[m]), y[m], weight=torch.tensor([1, 2, 0.5]), label_smoothing=0.1
     ),
+    "last-counted": lambda s, x, m, y: s.layer(torch.nan_to_num(x))[int(m.sum()) - 1].exp().sum(),
     "columns": lambda s, x, m, y: s.layer(x[m])[:, 1].square().sum() + s.layer(x[m])[..., 1:].sum(),
     "sum": lambda s, x, m, y: rows_of(s, x, m).sum(),
     "mean": lambda s, x, m, y: rows_of(s, x, m).mean(),
@@ -252,9 +273,15 @@ def test_selections(tmp_path: pathlib.Path, name: str) -> None:
 # What eager refuses where a mask holds for none, or for fewer than are wanted.
 OF_SOME: dict[str, Body] = {
     "last": lambda s, x, m, y: s.layer(x[m])[-1].sum(),
+    "first": lambda s, x, m, y: s.layer(x[torch.where(m)[0][0]]).sum(),
     "largest": lambda s, x, m, y: s.layer(x[m]).max(0).values.sum() + s.layer(x[m]).amax(),
+    "largest-norm": lambda s, x, m, y: s.layer(x[m]).norm(float("inf")),
+    "best": lambda s, x, m, y: s.layer(x[m])[s.layer(x[m])[:, 0].argmax()].sum(),
     "first-in-order": lambda s, x, m, y: s.layer(x[m]).sum(-1).sort().values[0],
     "topk": lambda s, x, m, y: s.layer(x[m]).sum(-1).topk(1, largest=False).values.sum(),
+    "at-places": lambda s, x, m, y: s.layer(x[m])[torch.tensor([0, -1])].sum(),
+    "at-a-place": lambda s, x, m, y: s.layer(x[m])[y.argmin() * 0].sum(),
+    "index-select": lambda s, x, m, y: s.layer(x[m]).index_select(0, y.new_zeros(2)).sum(),
 }
 
 
@@ -263,6 +290,22 @@ def test_selections_that_need_an_element(tmp_path: pathlib.Path, name: str) -> N
     step = step_of(OF_SOME[name])
     exported = export(step, tmp_path)
     for mask in MASKS.keys() - {"none"}:
+        compare(step, exported, batch(mask))
+    exported.weights["fsdp.input.m"] = batch("none")["m"]
+    with pytest.raises(RuntimeError, match=r"test_static_sizes.py:\d+: "):
+        exported.run()
+
+
+def test_an_element_that_only_one_way_has(tmp_path: pathlib.Path) -> None:
+    def body(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+        rows, place = model.layer(x[m]), 2 * int(m.sum())
+        if len(rows) == 0 or place >= ROWS:
+            return model.layer(torch.nan_to_num(x)).sum()
+        return rows.max() * rows[-1].sum() * model.layer(torch.nan_to_num(x))[place].sum()
+
+    step = step_of(body)
+    exported = export(step, tmp_path)
+    for mask in MASKS:
         compare(step, exported, batch(mask))
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Sequence
 
 from torch import fx
 
-from ..graph.nodes import arguments_of
-from .shapes import places_of
+from ...step.places import at_line
+from ..graph.nodes import arguments_of, location
+from .shapes import checked_from_front, places_of
 from .sources import dims_of_index, is_mask, without_masks
-from .static_form import Rule, StaticForm, aten
+from .static_form import Rule, Size, StaticForm, aten
 
 
 def _counted_from_front(form: StaticForm, tensor: fx.Node, dim: int, index: Any) -> Any:
@@ -24,6 +26,47 @@ def _counted_from_front(form: StaticForm, tensor: fx.Node, dim: int, index: Any)
     return found
 
 
+# Which give some of the places that their first argument has, and those that find places.
+_OF_PLACES = (
+    *(aten.alias.default, aten.view.default, aten.reshape.default, aten.slice.Tensor),
+    *(aten.select.int, aten.flip.default, aten.clone.default, aten.gather.default),
+    *(aten.index_select.default, aten.squeeze.dim, aten.unsqueeze.default, operator.getitem),
+)
+_FIND = (aten.sort.stable, aten.topk.default, aten.argmax.default, aten.argmin.default)
+_FIND_BESIDE = (aten.max.dim, aten.min.dim)
+
+
+def _is_within(form: StaticForm, index: fx.Node, size: Size) -> bool:
+    """Whether `index` was found among places along a dimension of that size."""
+    while index not in form.places_within:
+        if index.target in (*_FIND, *_FIND_BESIDE):
+            return form.has_size(index.args[0], size)
+        if index.target is aten.where.self:  # as `_counted_from_front` and `filled` choose
+            index = index.args[2] if index.args[2].meta["val"].dim() > 0 else index.args[1]
+        elif index.target in _OF_PLACES:
+            index = index.args[0]
+        else:
+            return False
+    return size in form.places_within[index]
+
+
+def _checked_within(form: StaticForm, node: fx.Node, size: Size, index: fx.Node) -> fx.Node:
+    """`index` along a dimension of that size, behind a check that it reads nothing but what counts."""
+    if isinstance(size, int) or _is_within(form, index, size):
+        return index
+    holds = form.call(
+        aten.logical_and.default,
+        form.call(aten.ge.Scalar, index, 0),
+        form.call(aten.lt.Tensor, index, form.count(size)),
+    )
+    if form.padded(index):
+        counted = form.counted_in(form.shape(index), form.padded(index))
+        behind = form.call(aten.logical_not.default, counted)
+        holds = form.call(aten.logical_or.default, holds, behind)
+    text = at_line(location(node), "the step takes an element here that is not there")
+    return form.check(form.call(aten.all.default, holds), text, index)
+
+
 def _index(form: StaticForm, node: fx.Node) -> fx.Node:
     values = arguments_of(node)
     tensor, indices = values["self"], values["indices"]
@@ -32,10 +75,11 @@ def _index(form: StaticForm, node: fx.Node) -> fx.Node:
         first, given, _ = dims_of_index(indices, len(form.shape(tensor)))
         size = form.shape(node)[first + given - 1]
         indices = without_masks(form, node, indices, size)
-    found = [
-        index if index is None else _counted_from_front(form, tensor, dim, index)
-        for dim, index in enumerate(indices)
-    ]
+    found = list(indices)
+    for dim, index in enumerate(indices):
+        if index is not None:
+            found[dim] = _counted_from_front(form, tensor, dim, index)
+            found[dim] = _checked_within(form, node, form.shape(tensor)[dim], found[dim])
     return form.again(node, indices=found)
 
 
@@ -101,7 +145,11 @@ def _gather(name: str) -> Rule:
 
     def rule(form: StaticForm, node: fx.Node) -> fx.Node:
         values = arguments_of(node)
-        return form.again(node, **{name: form.filled(values[name], 0)})
+        index = values[name]
+        if "dim" in values:
+            size = form.shape(values["self"])[form.dim(node, values["self"])]
+            index = _checked_within(form, node, size, index)
+        return form.again(node, **{name: form.filled(index, 0)})
 
     return rule
 
@@ -124,8 +172,8 @@ def _masked_scatter(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _part(form: StaticForm, node: fx.Node) -> fx.Node:
-    """A part of a known length of a dimension without padding is written: at a known place as ever,
-    else at places that are numbers of the graph."""
+    """A part of a dimension without padding is written: at a known place as ever, else at places that
+    are numbers of the graph."""
     values = arguments_of(node)
     tensor = values["self"]
     dim = form.dim(node, tensor)
@@ -137,12 +185,45 @@ def _part(form: StaticForm, node: fx.Node) -> fx.Node:
     source = values["src"]
     if index is not None:
         start, source = index, form.call(aten.unsqueeze.default, source, dim)
-    if form.padded(values["src"]) or isinstance(start, (int, type(None))):
-        raise form.refused(node, "it writes at places that depend on values")
     if values.get("step", 1) != 1:
         raise form.refused(node, "it writes at every other place")
+    if form.padded(values["src"]) or isinstance(start, (int, type(None))):
+        return _part_by_values(form, node, dim, start or 0, end)
     places = places_of(form, node, dim, start, source.meta["val"].shape[dim])
     return form.call(aten.index_copy.default, tensor, dim, places, source)
+
+
+def _part_by_values(form: StaticForm, node: fx.Node, dim: int, start: Any, end: Any) -> fx.Node:
+    """A part that is as long as values say is written: `whole[: len(rows)] = rows`. It is read at each
+    place of the whole, and taken where there is some of it."""
+    values = arguments_of(node)
+    tensor, source = values["self"], values["src"]
+    length, size = tensor.meta["val"].shape[dim], form.shape(source)[dim]
+    if isinstance(end, int) and end < 0:
+        end += length
+    if form.padded(source) not in ([], [dim]) or isinstance(start, int) and start < 0:
+        raise form.refused(node, "it writes at places that depend on values")
+    last = form.count(length)
+    if end is not None and not (isinstance(end, int) and end >= length):
+        tensor = checked_from_front(form, node, tensor, end)
+        last = form.call(aten.minimum.default, last, form.count(end))
+    tensor = checked_from_front(form, node, tensor, start)
+    room = form.call(aten.clamp_min.default, form.call(aten.sub.Tensor, last, form.count(start)), 0)
+    text = at_line(location(node), "a part is written with another number of elements than it has")
+    fits = form.call(aten.eq.Tensor, room, form.count(size))
+    tensor = form.check(fits, text, tensor)
+    if form.bound(size) == 0:
+        return tensor
+    places = form.call(aten.sub.Tensor, form.places(length), form.count(start))
+    written = form.call(
+        aten.logical_and.default,
+        form.call(aten.ge.Scalar, places, 0),
+        form.call(aten.lt.Tensor, places, form.count(size)),
+    )
+    places = form.call(aten.clamp.default, places, 0, form.bound(size) - 1)
+    source = form.call(aten.index_select.default, source, dim, places)
+    written = form.along(written, dim, len(form.shape(tensor)))
+    return form.call(aten.where.self, written, source, tensor)
 
 
 def _part_of_padded(form: StaticForm, node: fx.Node, dim: int, start: Any, end: Any) -> fx.Node:

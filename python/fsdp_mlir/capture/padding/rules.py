@@ -62,6 +62,21 @@ def _integers_divide(form: StaticForm, node: fx.Node) -> fx.Node:
     return form.again(node)
 
 
+def _isin(form: StaticForm, node: fx.Node) -> fx.Node:
+    """Whether an element is equal to one of those that count."""
+    values = arguments_of(node)
+    elements, test = values.get("elements"), values.get("test_elements")
+    if not form.is_tensor(elements) or not form.padded(test):
+        return form.again(node)
+    if len(form.shape(test)) != 1:
+        raise form.refused(node, "it looks for elements of several dimensions")
+    among = form.call(aten.eq.Tensor, form.call(aten.unsqueeze.default, elements, -1), test)
+    counted = form.counted(form.shape(test)[0])
+    among = form.call(aten.logical_and.default, among, counted)
+    found = form.call(aten.any.dim, among, -1)
+    return form.call(aten.logical_not.default, found) if values["invert"] else found
+
+
 def _scalar_tensor(form: StaticForm, node: fx.Node) -> fx.Node:
     """A number as a tensor, which it is in the graph."""
     values = arguments_of(node)
@@ -132,7 +147,7 @@ def _layer_norm_batch(values: dict[str, Any]) -> int:
 
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(
-        "clone contiguous expand expand_as permute squeeze stack t transpose unsqueeze".split(),
+        "clone contiguous permute squeeze stack t transpose unsqueeze".split(),
         StaticForm.again,
     ),
     **dict.fromkeys(_FACTORIES, StaticForm.again),
@@ -158,6 +173,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(
         "native_layer_norm_backward _fused_rms_norm_backward".split(), _summing(_layer_norm_batch)
     ),
+    "isin": _isin,
     "scalar_tensor": _scalar_tensor,
     "_cdist_forward": _batches(_last),
     "_cdist_backward": _cdist_backward,

@@ -67,12 +67,14 @@ def _slice(form: StaticForm, node: fx.Node) -> fx.Node:
             end = form.shape(tensor)[dim] + end
             last = form.bound(end)
     for place in (start, None if from_end else end):
-        tensor = _checked_from_front(form, node, tensor, place)
-    _settle_slice(form, node, tensor, dim, start, end)
-    if start is None or isinstance(start, int):
-        return form.again(node, self=tensor, end=last)
+        tensor = checked_from_front(form, node, tensor, place)
+    tensor = _settle_slice(form, node, tensor, dim, start, end)
     size = form.shape(node)[dim]
-    if isinstance(size, int) and dim not in form.padded(tensor):
+    if start is None or isinstance(start, int):
+        if form.is_number(last):
+            last = (start or 0) + form.bound(size) * values["step"]
+        return form.again(node, self=tensor, end=last)
+    if isinstance(size, int):
         return form.call(
             aten.index_select.default, tensor, dim, places_of(form, node, dim, start, size)
         )
@@ -81,49 +83,90 @@ def _slice(form: StaticForm, node: fx.Node) -> fx.Node:
     return form.call(aten.index_select.default, tensor, dim, places)
 
 
-def _checked_from_front(form: StaticForm, node: fx.Node, tensor: fx.Node, place: Any) -> fx.Node:
+def checked_from_front(form: StaticForm, node: fx.Node, tensor: fx.Node, place: Any) -> fx.Node:
     """`tensor` behind a check that `place`, which a slice of it has, does not count from the end."""
     if place is None or isinstance(place, int) or not form.may_be_negative(place):
         return tensor
     holds = form.call(aten.ge.Scalar, form.count(place), 0)
     text = at_line(location(node), "a slice's place is below 0")
-    checked = form.check(holds, text, tensor)
-    form.note(checked, form.shape(tensor))
-    return checked
+    return form.check(holds, text, tensor)
 
 
 def places_of(form: StaticForm, node: fx.Node, dim: int, start: Size, length: int) -> fx.Node:
     """The `length` places along `dim` that a slice of a tensor has from `start` on, behind a check
-    that they are there."""
-    whole = arguments_of(node)["self"].meta["val"].shape[dim]
+    that they are there. They are some places of it in any case: on a way that is not taken, too."""
+    tensor = arguments_of(node)["self"]
+    whole, place = form.shape(tensor)[dim], tensor.meta["val"].shape[dim]
     first = form.count(start)
+    behind = form.call(aten.add.Scalar, first, length)
     there = form.call(
         aten.logical_and.default,
         form.call(aten.ge.Scalar, first, 0),
-        form.call(aten.le.Scalar, first, whole - length),
+        form.call(aten.le.Tensor, behind, form.count(whole)),
     )
-    text = at_line(location(node), f"the step needs {length} places of {whole}")
+    there_are = whole if isinstance(whole, int) else "those that there are"
+    text = at_line(location(node), f"the step needs {length} places of {there_are}")
     first = form.check(there, text, first)
+    first = form.call(aten.clamp.default, first, 0, max(0, place - length))
     return form.call(aten.add.Tensor, form.places(length), first)
 
 
 def _settle_slice(
     form: StaticForm, node: fx.Node, tensor: fx.Node, dim: int, start: Any, end: Any
-) -> None:
-    """Says how many there are between `start` and `end`, where capture has no name for it."""
-    size = form.shape(node)[dim]
-    if isinstance(size, int) or not size.is_Symbol or size in form.bounds:
-        return
-    whole = form.shape(tensor)[dim]
-    start = 0 if start is None else start
-    last = form.count(whole)
+) -> fx.Node:
+    """Says how many there are between `start` and `end`, where capture has no name for it. Gives
+    `tensor`, behind a check that they are as many as the step needs them to be."""
+    size, whole = form.shape(node)[dim], form.shape(tensor)[dim]
+    start, step = 0 if start is None else start, arguments_of(node)["step"]
     longest = tensor.meta["val"].shape[dim]
-    if end is not None and not (isinstance(end, int) and end >= longest):
+    if isinstance(end, int) and end >= longest:
+        end = None
+    known = all(isinstance(place, (int, type(None))) for place in (start, end, whole))
+    if known or not isinstance(size, int) and not size.is_Symbol:
+        return tensor
+    part = size, whole, start, end, step
+    if (
+        part in form.settled_parts
+        or isinstance(size, int)
+        and end is not None
+        and end - start == size
+    ):
+        return tensor  # of which `places_of` has the check
+    form.settled_parts.add(part)
+    last = form.count(whole)
+    if end is not None:
         last = form.call(aten.minimum.default, last, form.count(end))
-        longest = min(longest, form.bound(end))
+        if form.is_bounded(end):
+            longest = min(longest, form.bound(end))
     count = form.call(aten.sub.Tensor, last, form.count(start))
-    form.counts[size] = form.call(aten.clamp_min.default, count, 0)
-    form.bounds[size] = max(0, longest - start) if isinstance(start, int) else longest
+    count = form.call(aten.add.Scalar, count, step - 1)
+    count = form.call(aten.div.Scalar_mode, count, step, rounding_mode="floor")
+    count = form.call(aten.clamp_min.default, count, 0)
+    if isinstance(size, int) or size in form.bounds:
+        text = at_line(location(node), "the step needs a part of another length here")
+        holds = form.call(aten.eq.Tensor, count, form.count(size))
+        return form.check(holds, text, tensor)
+    form.counts[size] = count
+    longest = max(0, longest - start) if isinstance(start, int) else longest
+    form.bounds[size] = (longest + step - 1) // step
+    return tensor
+
+
+def _expand(form: StaticForm, node: fx.Node) -> fx.Node:
+    """What counts of a tensor is as much as the size that it gets, though it had place for more."""
+    tensor = arguments_of(node)["self"]
+    ahead = len(form.shape(node)) - len(form.shape(tensor))
+    wanted = form.bounds_of(node)[0][ahead:]
+    shape = form.shape(tensor)
+    for dim in form.padded(tensor):
+        size = form.shape(node)[ahead + dim]
+        if size != shape[dim]:
+            text = at_line(location(node), "a tensor has another size than it has to have here")
+            holds = form.call(aten.eq.Tensor, form.count(shape[dim]), form.count(size))
+            tensor = form.check(holds, text, tensor)
+        if wanted[dim] < tensor.meta["val"].shape[dim]:
+            tensor = form.call(aten.slice.Tensor, tensor, dim, 0, wanted[dim])
+    return form.again(node, self=tensor)
 
 
 def _split(form: StaticForm, node: fx.Node) -> Any:
@@ -137,6 +180,7 @@ def _split(form: StaticForm, node: fx.Node) -> Any:
         return form.again(node)
     start = form.count(0)
     for length in lengths:
+        form.bounds.setdefault(length, tensor.meta["val"].shape[dim])  # which are all of it
         start = form.call(aten.add.Tensor, start, form.count(length))
     all_of_it = form.call(aten.eq.Tensor, start, form.count(form.shape(tensor)[dim]))
     text = at_line(location(node), "the parts are not all of it")
@@ -214,12 +258,32 @@ def _select(form: StaticForm, node: fx.Node) -> fx.Node:
     tensor, index = values["self"], form.size_of(values["index"])
     dim = form.dim(node, tensor)
     size = form.shape(tensor)[dim]
-    if isinstance(index, int) and (index >= 0 or isinstance(size, int)):
+    if isinstance(index, int) and isinstance(size, int):
         return form.again(node)
-    place = form.count(index if not isinstance(index, int) else size + index)
-    place = form.call(aten.clamp.default, place, 0, form.bound(size) - 1)
+    place = _from_front(form, index, size)
+    there = form.call(
+        aten.logical_and.default,
+        form.call(aten.ge.Scalar, place, 0),
+        form.call(aten.lt.Tensor, place, form.count(size)),
+    )
+    text = at_line(location(node), "the step takes an element here that is not there")
+    if isinstance(index, int) and index >= 0:
+        return form.again(node, self=form.check(there, text, tensor))
+    place = form.check(there, text, place)
+    place = form.call(aten.clamp.default, place, 0, max(0, form.bound(size) - 1))
     row = form.call(aten.view.default, place, [1])
     return form.call(aten.squeeze.dim, form.call(aten.index_select.default, tensor, dim, row), dim)
+
+
+def _from_front(form: StaticForm, index: Size, size: Size) -> fx.Node:
+    """`index` along a dimension of that size as a tensor, which counts from the front."""
+    if isinstance(index, int):
+        return form.count(index if index >= 0 else size + index)
+    place = form.count(index)
+    if not form.may_be_negative(index):
+        return place
+    moved = form.call(aten.add.Tensor, place, form.count(size))
+    return form.call(aten.where.self, form.call(aten.lt.Scalar, place, 0), moved, place)
 
 
 def _only_at(
@@ -239,7 +303,7 @@ def _select_backward(form: StaticForm, node: fx.Node) -> fx.Node:
     size = form.shape(node)[dim]
     if isinstance(index, int) and (index >= 0 or isinstance(size, int)):
         return form.again(node)
-    place = form.count(index if not isinstance(index, int) or index >= 0 else size + index)
+    place = _from_front(form, index, size)
     return _only_at(form, node, dim, place, values["grad_output"])
 
 
@@ -323,6 +387,7 @@ SHAPES: dict[str, Rule] = {
     "arange": _arange,
     "cat": _cat,
     "constant_pad_nd": _pad,
+    **dict.fromkeys("expand expand_as".split(), _expand),
     "flip": _flip,
     "roll": _roll,
     "select": _select,

@@ -91,6 +91,7 @@ def _places(form: StaticForm, node: fx.Node, mask: fx.Node, size: Size) -> fx.No
     places = form.call(aten.nonzero_static.default, holds, size=length, fill_value=0)
     places = _agree(form, node, size, count, largest, places)
     form.note(places, (size, places.meta["val"].shape[1]))
+    form.places_within[places] = form.shape(mask)
     form.selected[mask, length] = places, form.count(size)
     return places
 
@@ -248,6 +249,7 @@ def _unique(form: StaticForm, node: fx.Node) -> tuple[fx.Node, ...]:
     counts = form.call(aten.scatter_add.default, zeros, 0, number, ones)
     counts = form.call(aten.slice.Tensor, counts, 0, 0, places.meta["val"].shape[0])
     inverse = form.call(aten.reshape.default, inverse, list(tensor.meta["val"].shape))
+    form.places_within[inverse] = (form.shapes(node)[0][0],)
     return found, inverse, counts
 
 

@@ -58,6 +58,8 @@ class StaticForm:
         origins: where it is from.
         needed: what must hold for the step to be this one, with what to say where it does not.
         selected: where a mask holds, and for how many elements, by the mask and the length.
+        settled_parts: which slices have a size that has been settled, as a slice of a size and its places.
+        places_within: tensors of places, with sizes of dimensions that have these places.
         mask_sizes: how many elements the step takes a mask to hold for.
         line: the call in front of which new ones are inserted.
     """
@@ -71,6 +73,10 @@ class StaticForm:
         self.needed: list[tuple[fx.Node, str]] = []
         self.selected: dict[tuple[fx.Node, int], tuple[fx.Node, fx.Node]] = {}
         self.mask_sizes: dict[fx.Node, Size] = {}
+        self.settled_parts: set[Any] = set()
+        self.places_within: dict[fx.Node, tuple[Size, ...]] = {}
+        self._lengths_of_parts: dict[Any, sympy.Integer] = {}
+        self._known_bounds: dict[Any, int] = {}
         self._known_counts: dict[Any, fx.Node] = {}
         self._known_masks: dict[Size, fx.Node] = {}
         self._equal = dict(self._equalities())
@@ -84,25 +90,40 @@ class StaticForm:
             self._sizes[node] = self._simplified(value)
             return True
         tensors = tensors_of(value)
+        if node.target is aten.slice.Tensor:
+            self._note_part(node)
         shapes = [tuple(map(self._simplified, tensor.shape)) for tensor in tensors]
         self._shapes[node] = shapes[0] if isinstance(value, torch.Tensor) else shapes
         return any(map(is_dynamic, tensors))
 
-    def _equalities(self) -> Iterator[tuple[sympy.Expr, sympy.Integer]]:
-        """Sums of sizes that the code needs to be a number, as of parts that are all of a tensor."""
+    def _note_part(self, node: fx.Node) -> None:
+        """Notes that a part is as long as the same part of such a tensor elsewhere, which the code needs
+        to have a number of elements. Capture gives each time another name to its size."""
+        tensor, dim, *places = node.args
+        size = self._simplified(node.meta["val"].shape[dim])
+        key = self.shape(tensor)[dim], *map(self.size_of, places)
+        if isinstance(size, int):
+            self._lengths_of_parts.setdefault(key, sympy.Integer(size))
+        elif key in self._lengths_of_parts:
+            self._equal[size] = self._lengths_of_parts[key]
+
+    def _equalities(self) -> Iterator[tuple[sympy.Expr, sympy.Expr]]:
+        """Sums of sizes that the code needs to be a number or one size, as of parts that are all of a
+        tensor."""
         for checks in self._environment.deferred_runtime_asserts.values():
             for check in checks:
                 if isinstance(check.expr, sympy.Eq):
-                    number, rest = (check.expr.lhs - check.expr.rhs).as_coeff_Add()
-                    yield rest, -number
-                    yield -rest, number
+                    left, right = check.expr.args
+                    number, rest = (left - right).as_coeff_Add()
+                    sums = (side for side in ((left, right), (right, left)) if side[0].is_Add)
+                    yield from ((rest, -number), (-rest, number), *sums)
 
     def _simplified(self, size: Any) -> Size:
         if not isinstance(size, _NUMBERS):
             return int(size)
         expression = self._environment.simplify(size.node.expr)
-        expression = self._equal.get(expression, expression)
-        return int(expression) if expression.is_Integer else expression
+        equal = self._equal.get(expression, expression)
+        return int(equal) if equal.is_Integer else expression
 
     # What rules ask.
 
@@ -126,16 +147,37 @@ class StaticForm:
         """The dimension of `tensor` that a call has as its argument, counted from the front."""
         return arguments_of(node)["dim"] % max(1, len(self.shape(tensor)))
 
+    def has_size(self, tensor: fx.Node, size: Size) -> bool:
+        """Whether a tensor is known to have a dimension of that size."""
+        return size in self._shapes.get(tensor, ())
+
     def padded(self, value: Any) -> list[int]:
         """The dimensions of a tensor that have padding; none of a number or None."""
         if not self.is_tensor(value):
             return []
         return [d for d, size in enumerate(self.shape(value)) if not isinstance(size, int)]
 
+    def is_bounded(self, size: Size) -> bool:
+        """Whether something says how large `size` can be."""
+        return isinstance(size, int) or size.free_symbols <= self.bounds.keys()
+
+    def is_counted(self, size: Size) -> bool:
+        """Whether a value of the graph says what `size` is."""
+        return isinstance(size, int) or size.free_symbols <= self.counts.keys()
+
     def bound(self, size: Size) -> int:
-        """The largest that `size` can be."""
+        """The largest that `size` can be: once it is asked for, the same from then on."""
         if isinstance(size, int):
             return size
+        if size not in self._known_bounds:
+            self._known_bounds[size] = self._bound_of(size)
+        return self._known_bounds[size]
+
+    def _bound_of(self, size: sympy.Expr) -> int:
+        if size.is_Symbol and size in self.bounds:
+            return self.bounds[size]
+        if self._equal.get(size) in self.bounds:
+            return self.bounds[self._equal[size]]
         for symbol in size.free_symbols:
             if symbol not in self.bounds:
                 origin = self.origins.get(symbol)
@@ -301,7 +343,13 @@ class StaticForm:
 
     def check(self, condition: fx.Node, text: str, token: fx.Node) -> fx.Node:
         """`token`, which whoever runs the step gets only where `condition` holds."""
-        return self.call(aten._functional_assert_async.msg, condition, text, token)
+        dense, value = token, token.meta["val"]
+        if any(stride == 0 and size > 1 for size, stride in zip(value.shape, value.stride())):
+            dense = self.call(aten.clone.default, token, memory_format=torch.contiguous_format)
+        checked = self.call(aten._functional_assert_async.msg, condition, text, dense)
+        if token in self._shapes:
+            self.note(checked, self.shape(token))
+        return checked
 
     def refused(self, node: fx.Node, reason: str = "") -> ExportError:
         """The error that `node` has no form with padding."""

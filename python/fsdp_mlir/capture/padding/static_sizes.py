@@ -84,6 +84,7 @@ class _Rewriter:
             if node.op == "output":
                 self._check_results(node)
             elif node.target in _CHECKS:
+                self._need_equal(node)
                 self._graph.erase_node(node)
             elif touched and (not self._form.is_number(node) or self._rules(node.target)):
                 self._rewrite(node, self._rules(node.target))
@@ -91,6 +92,19 @@ class _Rewriter:
                 self._rewrite(node, _view_of_copy)
         # Numbers are read from what they are computed of.
         self._graph.eliminate_dead_code()
+
+    def _need_equal(self, check: fx.Node) -> None:
+        """Notes that the step needs two sizes to be equal that are counted apart, as those of two parts
+        which are added. What else a check says of a size follows from what it is a size of."""
+        condition, form = check.args[0], self._form
+        if isinstance(condition, fx.Node) and condition.target is operator.eq:
+            sizes = [form.size_of(size) for size in condition.args]
+            if sizes[0] != sizes[1] and all(form.is_counted(size) for size in sizes):
+                form.line = condition.all_input_nodes[0]
+                with self._graph.inserting_before(check):
+                    holds = form.call(aten.eq.Tensor, *map(form.count, sizes))
+                text = at_line(location(check), "the step needs sizes to be equal here")
+                form.needed.append((holds, text))
 
     def _rewrite(self, node: fx.Node, rule: Optional[Rule]) -> None:
         if node.target is operator.getitem:

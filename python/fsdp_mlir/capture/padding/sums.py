@@ -9,7 +9,8 @@ import sympy
 import torch
 from torch import fx
 
-from ..graph.nodes import arguments_of
+from ...step.places import at_line
+from ..graph.nodes import arguments_of, location
 from .static_form import Rule, Size, StaticForm, aten, dims_of
 
 
@@ -27,8 +28,12 @@ def _over_padding(rule: Callable[..., Any]) -> Rule:
     return reduction
 
 
-def _reduced(fill: Callable[[torch.dtype, dict[str, Any]], Any]) -> Rule:
-    """Of reductions that do not see elements of the value that `fill` gives."""
+def _reduced(
+    fill: Callable[[torch.dtype, dict[str, Any]], Any],
+    needs: Callable[[dict[str, Any]], Any] = lambda _: 0,
+) -> Rule:
+    """Of reductions that do not see elements of the value that `fill` gives. Of fewer elements than
+    it `needs` there is no result in eager mode, nor here."""
 
     @_over_padding
     def rule(form: StaticForm, node: fx.Node, values: dict[str, Any], dims: list[int]) -> fx.Node:
@@ -39,6 +44,13 @@ def _reduced(fill: Callable[[torch.dtype, dict[str, Any]], Any]) -> Rule:
         value = fill(tensor.meta["val"].dtype, values)
         if value is None:
             raise form.refused(node)
+        needed = form.size_of(needs(values))
+        if needed != 0:
+            found = form.count(_number_of(form, tensor, dims))
+            holds = form.call(aten.ge.Tensor, found, form.count(needed))
+            name = node.target._schema.name.removeprefix("aten::")
+            text = at_line(location(node), f"{name} is given fewer than {needed} elements")
+            tensor = form.check(holds, text, tensor)
         return form.again(node, self=form.filled(tensor, value, dims))
 
     return rule
@@ -63,6 +75,15 @@ def _of_norm(_: torch.dtype, values: dict[str, Any]) -> Any:
 
 def _of_topk(dtype: torch.dtype, values: dict[str, Any]) -> Any:
     return (_least if values["largest"] else _greatest)(dtype)
+
+
+def _one(_: dict[str, Any]) -> int:
+    return 1
+
+
+def _one_of_largest(values: dict[str, Any]) -> int:
+    """The largest of none is no number, unlike the sum of their powers."""
+    return int(values.get("ord", values.get("p")) == math.inf)
 
 
 def _or_elementwise(rule: Rule) -> Rule:
@@ -153,12 +174,13 @@ def _softmax(fill: float) -> Rule:
 SUMS: dict[str, Rule] = {
     **dict.fromkeys("sum nansum any count_nonzero".split(), _reduced(lambda dtype, _: 0)),
     **dict.fromkeys("prod all".split(), _reduced(lambda dtype, _: 1)),
-    **dict.fromkeys("amax argmax logsumexp".split(), _reduced(_least)),
-    **dict.fromkeys("amin argmin".split(), _reduced(_greatest)),
-    "max": _or_elementwise(_reduced(_least)),
-    "min": _or_elementwise(_reduced(_greatest)),
-    **dict.fromkeys("linalg_vector_norm norm".split(), _reduced(_of_norm)),
-    "topk": _reduced(_of_topk),
+    "logsumexp": _reduced(_least),
+    **dict.fromkeys("amax argmax".split(), _reduced(_least, _one)),
+    **dict.fromkeys("amin argmin".split(), _reduced(_greatest, _one)),
+    "max": _or_elementwise(_reduced(_least, _one)),
+    "min": _or_elementwise(_reduced(_greatest, _one)),
+    **dict.fromkeys("linalg_vector_norm norm".split(), _reduced(_of_norm, _one_of_largest)),
+    "topk": _reduced(_of_topk, lambda values: values["k"]),
     "mean": _mean,
     **dict.fromkeys("std std_mean var var_mean".split(), _variance),
     # What is in front stays there, and sums of it see nothing of what is behind.
