@@ -2,33 +2,18 @@
 
 python test/python/export/step_fuzz.py --seeds 0:200     says which seeds fail, and how
 
-A seed is a model whose forward counts, branches, keeps tensors and changes buffers. What must hold:
-- the step is refused with an error of ours that names a line of it;
-- or it is taken, and so many steps have the losses and the weights that eager PyTorch has.
-Where eager PyTorch itself fails, nothing is asked for.
+A seed is a model whose forward counts, branches, keeps tensors and changes buffers. `fuzz_run` says
+what must hold, with eager's bits. Where eager PyTorch itself fails, nothing is asked for.
 """
 
 from __future__ import annotations
 
-import argparse
-import collections
-import importlib.util
-import pathlib
 import random
-import sys
-import tempfile
-import warnings
-from typing import Callable, Iterator
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[2] / "python")]
-
-import torch  # noqa: E402
-
-import fsdp_mlir  # noqa: E402
+import torch
+from fuzz_run import Batch, Fuzz
 
 STEPS = 8
-_WRONG = "WRONG"
 HEAD = """import threading
 import types
 import numpy as np
@@ -128,12 +113,7 @@ USES = (
 
 
 class Writer:
-    """Writes the step of a seed.
-
-    Attributes:
-        body: what its forward does with `y`.
-        source: the whole file.
-    """
+    """Writes the step of a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -144,8 +124,7 @@ class Writer:
         lines += [indent + self._fill(self._random.choice(USES)) for _ in range(2)]
         if self._random.random() < 0.4:  # which Dynamo does not follow
             lines = [f"{indent}with LOCK:", *("    " + line for line in lines)]
-        self.body = "\n".join([*lines, f"{indent}return y", ""])
-        self.source = HEAD + self.body
+        self.source = HEAD + "\n".join([*lines, f"{indent}return y", ""])
 
     def _statement(self, depth: int) -> list[str]:
         indent = "    " * depth
@@ -179,7 +158,7 @@ class Writer:
         )
 
 
-def batches() -> list[dict[str, torch.Tensor]]:
+def batches() -> list[Batch]:
     generator = torch.Generator().manual_seed(1)
     return [
         {
@@ -194,89 +173,12 @@ def loss(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tens
     return torch.nn.functional.cross_entropy(model(x), y)
 
 
-def eager(model: torch.nn.Module) -> tuple[list[float], dict[str, torch.Tensor]]:
-    optimizer = torch.optim.SGD((p for p in model.parameters() if p.requires_grad), lr=0.1)
-    losses = []
-    for batch in batches():
-        value = loss(model, **batch)
-        value.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(value.item())
-    return losses, dict(model.state_dict())
-
-
-def by_plan(model: torch.nn.Module) -> tuple[list[float], dict[str, torch.Tensor]]:
-    optimizer = torch.optim.SGD((p for p in model.parameters() if p.requires_grad), lr=0.1)
-    step = fsdp_mlir.TrainingStep(model, loss, optimizer, inputs=batches()[0])
-    with fsdp_mlir.compile(step) as run:
-        losses = [run(batch) for batch in batches()]
-        return losses, {name: value.clone() for name, value in run.state_dict().items()}
-
-
-def made(path: pathlib.Path) -> Callable[[], torch.nn.Module]:
-    def make() -> torch.nn.Module:
-        specification = importlib.util.spec_from_file_location(path.stem, path)
-        assert specification is not None and specification.loader is not None
-        module = importlib.util.module_from_spec(specification)
-        sys.modules[path.stem] = module
-        specification.loader.exec_module(module)  # anew: its classes keep things, too
-        torch.manual_seed(0)
-        return module.Model()
-
-    return make
-
-
-def outcome(seed: int, folder: pathlib.Path) -> str:
-    """What a seed came to: "same", "refused: ...", "eager fails: ...", or "WRONG: ..."."""
-    path = folder / f"step_of_seed_{seed}.py"
-    path.write_text(Writer(seed).source)
-    make = made(path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            losses, states = eager(make())
-        except Exception as error:
-            return f"eager fails: {type(error).__name__}"
-        try:
-            ours, theirs = by_plan(make())
-        except fsdp_mlir.ExportError as error:
-            places = f"step_of_seed_{seed}.py:", "model.", "in the place of moved"
-            named = any(place in str(error) for place in places)
-            return f"refused: {error}" if named else f"{_WRONG}: no line in: {error}"
-        except Exception as error:
-            return f"{_WRONG}: {type(error).__name__}: {error}"
-    if ours != losses:
-        first, *_ = (n for n, pair in enumerate(zip(ours, losses)) if pair[0] != pair[1])
-        return f"{_WRONG}: step {first} has the loss {ours[first]}, eager {losses[first]}"
-    other = [name for name, value in theirs.items() if not torch.equal(value, states[name])]
-    return f"{_WRONG}: {', '.join(other)} of eager are others" if other else "same"
-
-
-def is_wrong(found: str) -> bool:
-    return found.startswith(_WRONG)
-
-
-def seeds(text: str) -> Iterator[int]:
-    first, _, last = text.partition(":")
-    yield from range(int(first), int(last or int(first) + 1))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", default="0:200", help="FIRST:LAST, or one (0:200)")
-    parser.add_argument("--show", action="store_true", help="print every step and its outcome")
-    options = parser.parse_args()
-    counts: collections.Counter[str] = collections.Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in seeds(options.seeds):
-            found = outcome(seed, pathlib.Path(folder))
-            counts[found.partition(":")[0]] += 1
-            if options.show or is_wrong(found):
-                print(f"seed {seed}: {found}\n{Writer(seed).body}", flush=True)
-    print(", ".join(f"{kind} {count}" for kind, count in sorted(counts.items())))
-    sys.exit(_WRONG in counts)
-
+FUZZ = Fuzz(
+    source=lambda seed: Writer(seed).source,
+    batches=batches,
+    loss=loss,
+    places=("model.", "in the place of moved"),
+)
 
 if __name__ == "__main__":
-    main()
+    FUZZ.main(__doc__.splitlines()[0])

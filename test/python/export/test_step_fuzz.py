@@ -7,13 +7,14 @@ import pathlib
 import sys
 
 import pytest
-from step_fuzz import is_wrong, outcome
+from fuzz_run import is_wrong
+from step_fuzz import FUZZ
 
 from support import chain
 
 
 def test_steps_train_as_eager_or_are_refused(tmp_path: pathlib.Path) -> None:
-    found = {seed: outcome(seed, tmp_path) for seed in range(5)}
+    found = {seed: FUZZ.outcome(seed, tmp_path) for seed in range(5)}
     assert not any(map(is_wrong, found.values())), found
     assert {"same", "refused"} <= {text.partition(":")[0] for text in found.values()}
 
