@@ -1,8 +1,12 @@
 #include "Error.h"
 
-#include <cctype>
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <iterator>
 #include <new>
+#include <optional>
+#include <regex>
 
 namespace fsdp {
 
@@ -32,19 +36,38 @@ std::string withIdentifier(const std::string &message, E kind) {
   return message + " [" + identifierOf(kind) + "]";
 }
 
+/// The number in `FSDP-E0103`, of which people leave out or change what does
+/// not matter: capitals, zeros, what stands in front, and the brackets of an
+/// error.
+static std::optional<int> numberOf(const std::string &identifier) {
+  static const std::regex form(R"(\[?(?:FSDP-)?E?([0-9]{1,9})\]?)",
+                               std::regex::icase);
+  std::smatch parts;
+  if (!std::regex_match(identifier, parts, form))
+    return std::nullopt;
+  return std::stoi(parts[1]);
+}
+
 std::string explainError(const std::string &identifier) {
-  std::string wanted;
-  for (char c : identifier)
-    wanted += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  if (wanted.compare(0, 5, "FSDP-") != 0)
-    wanted = "FSDP-" + wanted;
-  for (const Entry &entry : entries)
-    if (identifierOf(entry.kind) == wanted)
-      return wanted + ": " + entry.title + "\n\n" + entry.cause + "\n\n" +
-             entry.mending + "\n";
-  throw Error(E::ErrorUnknown, "there is no error " + identifier +
-                                   "; give it as errors print it, as in "
-                                   "FSDP-E0101");
+  std::string unknown = "there is no error " + identifier;
+  std::optional<int> number = numberOf(identifier);
+  if (!number)
+    throw Error(E::ErrorUnknown, unknown + "; give it as errors print it, as "
+                                           "in FSDP-E0101");
+  auto distance = [&](const Entry &entry) {
+    return std::abs(static_cast<int>(entry.kind) - *number);
+  };
+  // Numbers that are near each other are of one part of the software.
+  const Entry &nearest =
+      *std::min_element(std::begin(entries), std::end(entries),
+                        [&](const Entry &a, const Entry &b) {
+                          return distance(a) < distance(b);
+                        });
+  std::string found = identifierOf(nearest.kind);
+  if (distance(nearest) != 0)
+    throw Error(E::ErrorUnknown, unknown + "; the nearest is " + found);
+  return found + ": " + nearest.title + "\n\n" + nearest.cause + "\n\n" +
+         nearest.mending + "\n";
 }
 
 E kindOf(const std::exception &error) {

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Optional, Sequence
 
 from .error_kinds import TEXTS, E
 from .errors import ArgumentParser, exit_with, identified
 
+# What people leave out or change of an identifier does not matter: capitals, zeros, what stands in
+# front, and the brackets of an error.
+_FORM = re.compile(r"\[?(?:FSDP-)?E?([0-9]{1,9})\]?", re.IGNORECASE)
+
 
 def explain(identifier: str) -> str:
-    """The paragraph of an identifier, as docs/errors.md has it. `FSDP-` may be left out.
+    """The paragraph of an identifier, as docs/errors.md has it; `e101` is FSDP-E0101 too.
 
     Raises:
-        KeyError: there is no such identifier.
+        KeyError: there is no such identifier; its text says so.
     """
-    wanted = identifier.upper()
-    wanted = wanted if wanted.startswith("FSDP-") else f"FSDP-{wanted}"
-    kind = {kind.identifier: kind for kind in E}[wanted]
+    unknown = f"there is no error {identifier}"
+    form = _FORM.fullmatch(identifier)
+    if form is None:
+        raise KeyError(f"{unknown}; give it as errors print it, as in FSDP-E0101")
+    # Numbers that are near each other are of one part of the software.
+    kind = min(E, key=lambda kind: abs(kind.value - int(form[1])))
+    if kind.value != int(form[1]):
+        raise KeyError(f"{unknown}; the nearest is {kind.identifier}")
     title, cause, mending = TEXTS[kind.value]
-    return f"{wanted}: {title}\n\n{cause}\n\n{mending}\n"
+    return f"{kind.identifier}: {title}\n\n{cause}\n\n{mending}\n"
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -29,9 +39,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     identifier = parser.parse_args(arguments).identifier
     try:
         print(explain(identifier), end="")
-    except KeyError:
-        text = f"there is no error {identifier}; give it as errors print it, as in FSDP-E0101"
-        print(f"error: {identified(E.ERROR_UNKNOWN, text)}", file=sys.stderr)
+    except KeyError as error:
+        print(f"error: {identified(E.ERROR_UNKNOWN, error.args[0])}", file=sys.stderr)
         return 2
     return 0
 

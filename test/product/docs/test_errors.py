@@ -12,6 +12,7 @@ import pytest
 
 from fsdp_mlir import errors as exceptions
 from fsdp_mlir.error_kinds import TEXTS, E
+from fsdp_mlir.explain import explain
 from support import chain, errors
 
 pytestmark = pytest.mark.quick
@@ -135,12 +136,18 @@ def test_both_programs_explain_alike() -> None:
         text = f"{kind.identifier}: {kind.title}\n\n{kind.cause}\n\n{kind.mending}\n"
         assert run.stdout == python.stdout == text
         assert TEXTS[E(kind.number).value] == (kind.title, kind.cause, kind.mending)
+        for short in (f"e{kind.number}", str(kind.number), f"[{kind.identifier}]"):
+            assert explain(short) == text
 
 
 @pytest.mark.provokes("FSDP-E0106")
 def test_an_identifier_that_is_not_there_is_an_error() -> None:
-    expected = "there is no error E0; give it as errors print it, as in FSDP-E0101 [FSDP-E0106]"
-    run = chain.command([chain.binary("fsdp-run"), "--explain", "E0"], check=False)
-    module = [sys.executable, "-m", "fsdp_mlir.explain", "E0"]
-    for done in (run, subprocess.run(module, capture_output=True, text=True)):
-        assert (done.returncode, done.stderr) == (2, f"error: {expected}\n")
+    form = "there is no error E-1; give it as errors print it, as in FSDP-E0101 [FSDP-E0106]"
+    for wrong, said in (
+        ("E0", "there is no error E0; the nearest is FSDP-E0001 [FSDP-E0106]"),
+        ("E-1", form),
+    ):
+        run = chain.command([chain.binary("fsdp-run"), "--explain", wrong], check=False)
+        module = [sys.executable, "-m", "fsdp_mlir.explain", wrong]
+        for done in (run, subprocess.run(module, capture_output=True, text=True)):
+            assert (done.returncode, done.stderr) == (2, f"error: {said}\n")

@@ -31,6 +31,7 @@ TEST(Error, KeepsItsKindInAClassOfItsOwn) {
 TEST(Error, IsExplainedByItsIdentifierInAnyCase) {
   std::string text = explainError("FSDP-E0101");
   EXPECT_EQ(text.find("FSDP-E0101: a flag does not exist"), 0u) << text;
-  EXPECT_EQ(explainError("e0101"), text);
+  for (const char *same : {"e0101", "E101", "101", "fsdp-e101", "[FSDP-E0101]"})
+    EXPECT_EQ(explainError(same), text);
   EXPECT_EQ(identifierThrownBy([] { explainError("E9999"); }), "FSDP-E0106");
 }
