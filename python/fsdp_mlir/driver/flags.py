@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import difflib
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
+from . import programs
 from .cache import default_folder
 from .help_screen import ShowScreen
 from ..errors import ArgumentParser, E
@@ -230,10 +232,31 @@ def _refuse(parser: ArgumentParser, unknown: Sequence[str]) -> None:
     if not unknown:
         return
     name = unknown[0].partition("=")[0]
+    if elsewhere := _elsewhere(name):
+        parser.error(f"there is no flag {name}; {elsewhere}")
     known = [text for action in parser._actions for text in action.option_strings]
     close = difflib.get_close_matches(name, known, n=1)
     near = f"; the nearest is {close[0]}" if close else ""
     parser.error(f"there is no flag {name}{near} (flags of the step file stand behind it)")
+
+
+def _elsewhere(name: str) -> str:
+    """How to give what a program takes that this one calls; empty where none takes it."""
+    run, opt = programs.find("fsdp-run"), programs.find("fsdp-opt")
+    if run is None or opt is None or not name.startswith("--"):
+        return ""
+
+    def said(*command: object) -> str:
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        return done.stdout + done.stderr
+
+    if f"\n{name}\t" in f"\n{said(run, '--list-flags')}":
+        return f"it is one of fsdp-run, given as --run-args='{name} ...'"
+    # A value that no option has: only an option that is not there is told by its name alone.
+    option = name[2:]
+    if "has no option" in said(opt, "--fsdp-check-options", f"--fsdp-pipeline={option}=?"):
+        return ""
+    return f"it is an option of the compiler, given as --pipeline '{option}=...'"
 
 
 def strayed(args: argparse.Namespace) -> list[str]:

@@ -57,6 +57,8 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("--resume nowhere", r"--resume: \S*nowhere is not there; name .* \[FSDP-E0901\]"),
         ("--resume folder", r"--resume: there is no checkpoint in .*; name \S*folder/checkpoints "),
         ("--batch-size 8", r"error: there is no flag --batch-size \(flags of the step file stand"),
+        ("--kernels fast", r"no flag --kernels; it is an option .* --pipeline 'kernels=\.\.\.'"),
+        ("--comm gloo", r"no flag --comm; it is one of fsdp-run, .* --run-args='--comm \.\.\.'"),
         ("--run-args '", r"--run-args: no closing quotation in .*; quote flags .* \[FSDP-E0101\]"),
         ("--node-rank -1", "--node-rank -1 is below 0"),
         ("--node-rank 2", "--node-rank 2 is not below --nnodes 1"),
