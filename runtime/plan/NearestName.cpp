@@ -5,7 +5,9 @@
 
 namespace fsdp {
 
-unsigned editDistance(std::string_view a, std::string_view b) {
+/// The edits that make `a` of each beginning of `b`, of which the last is all.
+static std::vector<unsigned> editsToBeginnings(std::string_view a,
+                                               std::string_view b) {
   // Rows of the table of all beginnings: of a's last two letters, and this one.
   std::vector<unsigned> before, last(b.size() + 1), row(b.size() + 1);
   std::iota(last.begin(), last.end(), 0u);
@@ -20,19 +22,34 @@ unsigned editDistance(std::string_view a, std::string_view b) {
     before = last;
     last = row;
   }
-  return last.back();
+  return last;
+}
+
+unsigned editDistance(std::string_view a, std::string_view b) {
+  return editsToBeginnings(a, b).back();
+}
+
+static unsigned editsToBeginning(std::string_view a, std::string_view b) {
+  std::vector<unsigned> edits = editsToBeginnings(a, b);
+  return *std::min_element(edits.begin(), edits.end());
 }
 
 std::string nearestHint(std::string_view unknown,
                         const std::vector<std::string> &known) {
-  const std::string *nearest = nullptr;
-  unsigned least = static_cast<unsigned>(unknown.size() / 2) + 1;
-  for (const std::string &name : known)
-    if (unsigned distance = editDistance(unknown, name); distance < least) {
-      nearest = &name;
-      least = distance;
-    }
-  return nearest ? "; the nearest is " + *nearest : "";
+  auto nearest = [&](auto distance, size_t most) {
+    const std::string *name = nullptr;
+    unsigned least = static_cast<unsigned>(most) + 1;
+    for (const std::string &one : known)
+      if (unsigned edits = distance(unknown, one); edits < least) {
+        name = &one;
+        least = edits;
+      }
+    return name;
+  };
+  const std::string *name = nearest(editDistance, unknown.size() / 2);
+  if (!name)
+    name = nearest(editsToBeginning, unknown.size() / 4);
+  return name ? "; the nearest is " + *name : "";
 }
 
 } // namespace fsdp

@@ -12,7 +12,8 @@ namespace fsdp {
 unsigned editDistance(std::string_view a, std::string_view b);
 
 /// For the end of an error about a name that is none: "; the nearest is X", of
-/// those that there are. Empty where more than half of it differs from all.
+/// those that there are, or of what they begin with. Empty where more than half
+/// of it differs from all.
 std::string nearestHint(std::string_view unknown,
                         const std::vector<std::string> &known);
 

@@ -19,6 +19,13 @@ TEST(NearestName, NamesTheNearest) {
   EXPECT_EQ(nearestHint("--sead", known), "; the nearest is --seed");
 }
 
+TEST(NearestName, NamesOneThatBeginsLikeIt) {
+  std::vector<std::string> known = {"mesh", "prefetch-forward", "streams"};
+  EXPECT_EQ(nearestHint("prefech", known), "; the nearest is prefetch-forward");
+  EXPECT_EQ(nearestHint("mehs", known), "; the nearest is mesh");
+  EXPECT_EQ(nearestHint("metric", known), "");
+}
+
 TEST(NearestName, IsSilentWhereNoneIsNear) {
   EXPECT_EQ(nearestHint("Foo", {"Linear", "Net"}), "");
   EXPECT_EQ(nearestHint("x", {}), "");
