@@ -69,7 +69,7 @@ def compile(
         out: a folder that keeps the files; by default they are removed when all ranks have loaded.
             Ranks on several hosts need one that all of them see.
         cache_dir: the cache's folder; with `cache=False` it is not read.
-        timeout: as that of `load`.
+        timeout: as that of `load`, and for rank 0 to compile; with 0 that may take half an hour.
         rendezvous: as that of `load`.
         **options: further ones of `load`.
 
@@ -94,7 +94,8 @@ def compile(
         raise RunError(E.STEP_ARGUMENT, "argv is a text; give a list of flags")
     rank, size = runtime().membership()
     kept = Path(out) if out is not None else None
-    board = _Board(rank, size, rendezvous, timeout)
+    # With 0 a plan says what to expect, of which there is none yet: as long as by default.
+    board = _Board(rank, size, rendezvous, timeout or 1800)
     temporary: Optional[str] = None
     try:
         if rank == 0:

@@ -293,12 +293,14 @@ def sleep_on_rank_1(
     return result
 
 
-def compile_and_train(meeting: str, cache: str, steps: int, pipeline: str) -> list[float]:
+def compile_and_train(
+    meeting: str, cache: str, steps: int, pipeline: str, timeout: float = 1800
+) -> list[float]:
     from .step import training_step
 
     feed = batches()
     how = {"rendezvous": meeting, "cache_dir": cache, "pipeline": pipeline}
-    with fsdp_mlir.compile(training_step([]), **how) as run:
+    with fsdp_mlir.compile(training_step([]), **how, timeout=timeout) as run:
         return [run.mean({"loss": run(next(feed))})["loss"] for _ in range(steps)]
 
 

@@ -106,9 +106,10 @@ def test_two_ranks_compile_together(
     compile_step: Compile, ranks: Ranks, tmp_path: pathlib.Path
 ) -> None:
     expected = chain.run_plan(compile_step("mesh=2"), 2, steps=STEPS)
-    arguments = ranks.meeting(), str(tmp_path), STEPS
+    arguments = f"tcp://127.0.0.1:{chain.free_port()}", str(tmp_path), STEPS
     rows = [row["loss"] for row in expected.metrics if "loss" in row]
-    assert ranks.call("compile_and_train", *arguments, "") == [rows, rows]
+    for_the_plan = 0.0  # which is not there before they have compiled
+    assert ranks.call("compile_and_train", *arguments, "", for_the_plan) == [rows, rows]
     first, second = ranks.call("compile_badly", *(ranks.meeting(), str(tmp_path)))
     assert first[0] == "RunError"
     assert second == ("RankFailure", f"rank 0 failed: {first[1]}")
