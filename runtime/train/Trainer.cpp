@@ -119,7 +119,9 @@ static std::string noteOfSlowKernels(const plan::PlanT &plan) {
                           "bits are slow on " +
                           cpu +
                           ", for which PyTorch has no kernels of them; "
-                          "kernels=fast computes them in float32";
+                          "compile the plan with kernels=fast (fsdp_mlir.train "
+                          "--pipeline, fsdp-opt --fsdp-pipeline), which "
+                          "computes them in float32";
 }
 
 void Trainer::load(Backend &backend) {
