@@ -22,7 +22,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 from .errors import E, exit_with, identified, interrupted, kind_of
 from .untrusted import seen
 from .checkpoint.errors import CheckpointError
-from .checkpoint.folder import find_checkpoint, newest_in
+from .checkpoint.folder import find_checkpoint, newest_in, run_of
 from .driver import stages
 from .driver.cache import Cache
 from .driver.display import Follower, JsonDisplay, TextDisplay
@@ -210,28 +210,30 @@ def commands(args: argparse.Namespace, runner: Runner, tools: dict[str, Path]) -
 
 
 def check_checkpoints(args: argparse.Namespace) -> None:
-    """`fsdp-run` refuses a folder of another run too, but what that run left in OUT would be
-    written over by then.
+    """Leaves in `args.then` where the run before this one was, which goes on from it. `fsdp-run`
+    refuses a folder of another run too, but what that run left in OUT would be written over by then.
 
     Raises:
         StageError: there is nothing to go on from, or the folder has checkpoints, and this run does
             not go on from one.
     """
+    resumed = None
     if args.resume not in (None, "auto"):
         try:
-            find_checkpoint(Path(args.resume))
+            resumed = find_checkpoint(Path(args.resume))
         except CheckpointError as error:
             raise StageError(error.kind, f"--resume: {error.message}") from error
     folder = checkpoint_flags(args).get("--checkpoint-dir")
-    if args.resume or folder is None or not folder.is_dir():
-        return
-    if (newest := newest_in(folder)) is not None:
+    newest = newest_in(folder) if folder is not None and folder.is_dir() else None
+    if newest is not None and not args.resume:
         raise StageError(
             E.CHECKPOINT_FOLDER,
             f"folder {folder} has checkpoints of a run, the newest of step "
             f"{int(newest.name.removeprefix('step-'))}; go on with --resume auto, or name another "
             "folder",
         )
+    found = resumed or newest
+    args.then = run_of(found) if found else {}
 
 
 def train(args: argparse.Namespace) -> None:
@@ -287,7 +289,7 @@ def train_in_folder(
     data = data_beside(args.out / "step.pt")
     samples = sample_count(data) if data else None
     length = length_of(
-        archive_metadata(args.out / "step.pt"), samples, ranks, args.steps, args.epochs
+        archive_metadata(args.out / "step.pt"), samples, ranks, args.steps, args.epochs, args.then
     )
     for name in ("trace.json", "summary.json", "report.html"):
         (args.out / name).unlink(missing_ok=True)

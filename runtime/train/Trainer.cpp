@@ -166,6 +166,12 @@ std::vector<std::string> Trainer::notesOfResuming() const {
                       " samples of the epoch are left out, since a step has "
                       "another number of them than before");
   }
+  bool isInEpochs = !options.steps && (options.epochs || !plan.steps);
+  if (length.ahead && isInEpochs)
+    notes.push_back("a step has another number of samples than before, so the "
+                    "run's " +
+                    std::to_string(length.epochs()) + " epochs are now " +
+                    std::to_string(length.steps) + " steps in all");
   if (then.step >= length.steps)
     notes.push_back("the run has " + std::to_string(length.steps) +
                     (length.steps == 1 ? " step" : " steps") +

@@ -12,8 +12,9 @@ import re
 import shutil
 import socket
 from pathlib import Path
-from typing import Iterator, Optional
+from typing import Any, Iterator, Optional
 
+from ..untrusted import open_regular, parse_json
 from .errors import E, CheckpointError
 
 MANIFEST = "checkpoint.json"
@@ -66,6 +67,18 @@ def newest_in(folder: Path) -> Optional[Path]:
         if re.fullmatch(r"step-[0-9]{8,18}", entry.name) and entry.is_dir()
     ]
     return max(steps, key=lambda entry: int(entry.name.removeprefix("step-")), default=None)
+
+
+def run_of(checkpoint: Path) -> dict[str, Any]:
+    """Where its run was, as its manifest says, which nobody has checked: for display. Empty where
+    that cannot be read."""
+    try:
+        with open_regular(checkpoint / MANIFEST) as file:
+            run = parse_json(file.read())["run"]
+        is_whole = all(isinstance(run[n], int) for n in ("step", "epoch", "samples_in_epoch"))
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+    return run if is_whole else {}
 
 
 def sync(path: Path) -> None:

@@ -42,7 +42,8 @@ def check_exported(args: argparse.Namespace, needs_length: bool, metadata: dict[
             f"the step's data has {samples} samples, fewer than a step of all ranks takes: {each}; "
             "use more data, fewer ranks or a smaller batch",
         )
-    check_traced(args, length_of(metadata, samples, ranks, args.steps, args.epochs).steps)
+    length = length_of(metadata, samples, ranks, args.steps, args.epochs, args.then)
+    check_traced(args, length.steps)
 
 
 def check_traced(args: argparse.Namespace, steps: Optional[int]) -> None:

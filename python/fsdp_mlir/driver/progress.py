@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional, TextIO
+from typing import Any, Callable, Iterator, Mapping, Optional, TextIO
 
 from ..step.line_fields import STANDARD
 from ..untrusted import MOST_HEADER_BYTES, open_regular, parse_json
@@ -115,17 +115,28 @@ def length_of(
     ranks: int,
     steps: Optional[int] = None,
     epochs: Optional[int] = None,
+    then: Mapping[str, int] = {},
 ) -> Length:
-    """The length of a run on `ranks` ranks; `steps` or `epochs` override the
-    step file's own. Batches are the runtime's: what does not fill a batch on
-    every rank is left out."""
+    """The length of a run on `ranks` ranks, which goes on from `then` (`run` of a checkpoint's
+    manifest); `steps` or `epochs` override the step file's own. Batches are the runtime's: what does not fill a batch on every
+    rank is left out."""
     if steps is None and epochs is None:
         default = metadata.get("length") or {}
         steps, epochs = default.get("steps"), default.get("epochs")
     per_epoch = steps_of_epoch(metadata, samples, ranks) or None
     if steps is None and epochs is not None and per_epoch is not None:
         steps = epochs * per_epoch
+        if then:
+            steps = max(0, steps - _ahead(metadata, ranks, per_epoch, then))
     return Length(steps, epochs, per_epoch)
+
+
+def _ahead(metadata: dict[str, Any], ranks: int, per_epoch: int, then: Mapping[str, int]) -> int:
+    """How many more steps of these ranks the data are that a run has read than it took, on
+    others."""
+    each = (batch_of(metadata) or 1) * metadata.get("accumulate", 1) * ranks
+    read = then["epoch"] * per_epoch + math.ceil(then["samples_in_epoch"] / each)
+    return read - then["step"]
 
 
 def _other_batches(metadata: dict[str, Any]) -> list[int]:

@@ -35,6 +35,10 @@ def test_length_in_epochs() -> None:
     assert length_of(INPUTS, 35, 2, epochs=1) == Length(4, 1, 4)
     assert length_of(INPUTS, 35, 2, steps=7) == Length(7, None, 4)
     assert length_of({}, None, 2) == Length()
+    # 3 of 4 steps of two ranks have read what 6 of 8 steps of one have: 18 more follow.
+    then = {"step": 3, "epoch": 0, "samples_in_epoch": 24}
+    assert length_of(INPUTS, 35, 1, then=then) == Length(21, 3, 8)
+    assert length_of(INPUTS, 35, 2, then=then) == length_of(INPUTS, 35, 2)
     # Of the 17 samples of a rank the last one is a batch, where there is a program for it.
     program = {
         "variant_of": "step",

@@ -130,3 +130,13 @@ def test_any_ranks_and_layouts_go_on_from_the_same_state(
     step = "step-00000005"
     for path in sorted((first.checkpoints / step).glob("rank-*")):
         assert path.read_bytes() == (source / step / path.name).read_bytes()
+
+
+def test_a_run_on_other_ranks_says_how_long_it_is(
+    lowered: Callable[[str], chain.Compiled], tmp_path: pathlib.Path
+) -> None:
+    """4 steps of two ranks have read as much as 2 of four ranks, of which an epoch has 3."""
+    Runs(lowered("mesh=2"), 2, tmp_path).train("--steps", 4)
+    runs = Runs(lowered("mesh=2x2"), 4, tmp_path)
+    assert "the run's 2 epochs are now 8 steps in all" in runs.train("--epochs", 2)
+    assert runs.rows()[-1]["step"] == 8
