@@ -1,5 +1,6 @@
 #include "executor/GraphCapture.h"
 
+#include "FlagOrArgument.h"
 #include "plan/FormatText.h"
 
 #include <exception>
@@ -26,7 +27,8 @@ std::string GraphCapture::whyNot(const LoadedProgram &program) const {
     if (!reason.empty())
       return reason;
   if (device.random.isSequential())
-    return "--rng sequential seeds nothing anew";
+    return flagOrArgument("--rng sequential", "rng='sequential'") +
+           " seeds nothing anew";
   for (const LoadedProgram::Copy &copy : program.copies)
     if (copy.offloadBytes && !plan.arenas.at(plan::hostArena)->pinned)
       return "it copies host memory that is not pinned (pin-memory=false)";

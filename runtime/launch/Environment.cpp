@@ -1,6 +1,7 @@
 #include "launch/Environment.h"
 
 #include "Error.h"
+#include "FlagOrArgument.h"
 #include "launch/Secret.h"
 
 #include <cstdlib>
@@ -43,7 +44,8 @@ Membership findMembership(const Variables &variables) {
       throw Error(E::Environment,
                   std::string(rank ? names.rank : names.size) + " is set but " +
                       (rank ? names.size : names.rank) +
-                      " is not; set both, or start ranks with --nproc");
+                      " is not; set both, or " +
+                      flagOrArgument("start ranks with --nproc", "neither"));
     Membership result;
     result.source = names.rank;
     result.size = parseNumber(*size, names.size, 1 << 20);
@@ -97,8 +99,9 @@ MeetingPoint parseMeetingPoint(const std::string &url,
     if (!host || !port)
       throw Error(E::MeetingPlace,
                   std::string(host ? "MASTER_PORT" : "MASTER_ADDR") +
-                      " is not set, so the ranks cannot meet; set it or pass "
-                      "--rendezvous tcp://HOST:PORT or file:///PATH");
+                      " is not set, so the ranks cannot meet; set it or pass " +
+                      flagOrArgument("--rendezvous ", "rendezvous=") +
+                      "tcp://HOST:PORT or file:///PATH");
     result.host = *host;
     result.port = parseNumber(*port, "MASTER_PORT", 65535);
     auto served = variables("TORCHELASTIC_USE_AGENT_STORE");

@@ -1,6 +1,7 @@
 #include "launch/MeetingStore.h"
 
 #include "Error.h"
+#include "FlagOrArgument.h"
 #include "launch/LimitedCall.h"
 #include "launch/ListeningSocket.h"
 #include "plan/FormatText.h"
@@ -91,8 +92,9 @@ static StorePtr serve(const MeetingPoint &where,
       throw Error(
           E::PortInUse,
           "port " + std::to_string(where.port) +
-              " is in use on this host; choose another one (--rendezvous, "
-              "--master-port or MASTER_PORT)");
+              " is in use on this host; choose another one (" +
+              flagOrArgument("--rendezvous, --master-port", "rendezvous=") +
+              " or MASTER_PORT)");
     throw Error(E::MeetingFailed, "cannot serve the rendezvous at " +
                                       nameOf(where) + ": " +
                                       firstLine(error.what()));

@@ -1,6 +1,7 @@
 #include "launch/Rendezvous.h"
 
 #include "Error.h"
+#include "FlagOrArgument.h"
 #include "comm/HostProcess.h"
 #include "launch/LimitedCall.h"
 #include "launch/MeetingStore.h"
@@ -128,7 +129,8 @@ void Meeting::Place::waitForAll(const std::string &what) {
                                   largePacketsAdvice);
     throw Error(E::RanksMissing,
                 late + " did not arrive at " + name() + within +
-                    "start every rank, or raise --rendezvous-timeout" +
+                    "start every rank, or raise " +
+                    flagOrArgument("--rendezvous-timeout", "meeting_timeout=") +
                     adviceOnHost(where));
   }
 }

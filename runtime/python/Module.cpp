@@ -1,5 +1,6 @@
 // The extension module `fsdp_runtime`: sessions for fsdp_mlir.loop.run, which
 // is what scripts use. Here are conversions, exceptions and Python's lock only.
+#include "FlagOrArgument.h"
 #include "plan/Names.h"
 #include "python/Interrupts.h"
 #include "session/Session.h"
@@ -296,6 +297,7 @@ void registerExceptions() {
 
 PYBIND11_MODULE(fsdp_runtime, module) {
   using namespace fsdp;
+  takeArguments();
   registerExceptions();
   module.attr("torch_version") = FSDP_TORCH;
   module.def("membership", [] {

@@ -1,5 +1,6 @@
 #include "state/CheckpointReader.h"
 
+#include "FlagOrArgument.h"
 #include "plan/Files.h"
 #include "state/CheckpointFolder.h"
 #include "state/Hash.h"
@@ -38,7 +39,8 @@ void requireOwnName(const std::string &folder, const Manifest &manifest) {
     throw Damage(folder + " is the checkpoint of step " +
                  std::to_string(manifest.run.step) +
                  " under another one's name; call it " + own +
-                 " again, or name it in --resume to go on from it");
+                 " again, or name it in " +
+                 flagOrArgument("--resume", "resume=") + " to go on from it");
 }
 
 std::string readLoaderState(const std::string &folder, const Manifest &manifest,

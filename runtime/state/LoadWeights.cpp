@@ -1,6 +1,7 @@
 #include "state/LoadWeights.h"
 
 #include "Error.h"
+#include "FlagOrArgument.h"
 #include "state/CheckpointShards.h"
 #include "state/InitialValues.h"
 #include "state/RowMajorPart.h"
@@ -44,7 +45,8 @@ size_t loadWeights(const plan::PlanT &plan, const StartOptions &options,
                     (stored.size() > 1
                          ? " and " + std::to_string(stored.size() - 1) + " more"
                          : "") +
-                    "; pass --weights FILE");
+                    "; pass " +
+                    flagOrArgument("--weights FILE", "weights=FILE"));
   std::optional<WeightReader> reader;
   if (!options.weights.empty()) {
     reader.emplace(options.weights, options.fromRank0, communicator);

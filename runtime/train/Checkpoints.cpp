@@ -1,6 +1,7 @@
 #include "train/Checkpoints.h"
 
 #include "Error.h"
+#include "FlagOrArgument.h"
 #include "comm/Gather.h"
 #include "plan/ProgramOutputs.h"
 #include "state/CheckpointReader.h"
@@ -89,8 +90,12 @@ void Checkpoints::requireOwn(const ResumePoint &from) const {
         return fs::equivalent(folder.pathOf(step), from.folder(), ignored);
       });
   if (!goesOn)
-    throw Error(E::CheckpointFolder,
-                has + "; go on with --resume auto, or name another folder");
+    throw Error(
+        E::CheckpointFolder,
+        has + "; " +
+            flagOrArgument("go on with --resume auto",
+                           "load the plan with resume=" + folder.path()) +
+            ", or name another folder");
   if (from.isNamed() && steps.front() > from.position().step)
     throw Error(E::CheckpointFolder,
                 has + ", and this run goes on from step " +

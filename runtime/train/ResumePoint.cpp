@@ -1,6 +1,7 @@
 #include "train/ResumePoint.h"
 
 #include "Error.h"
+#include "FlagOrArgument.h"
 #include "comm/Gather.h"
 #include "state/CheckpointFolder.h"
 #include "state/CheckpointReader.h"
@@ -59,13 +60,13 @@ ResumePoint::ResumePoint(const CheckpointOptions &options,
   if (!paths.empty())
     openNewest();
   else if (options.resume != "auto")
-    throw Error(
-        E::CheckpointMissing,
-        (isThere(options.resume)
-             ? "there is no checkpoint in " + options.resume
-             : "--resume " + options.resume + ": no such file or folder") +
-            "; name the folder of a checkpoint, or that of a run's "
-            "checkpoints");
+    throw Error(E::CheckpointMissing,
+                (isThere(options.resume)
+                     ? "there is no checkpoint in " + options.resume
+                     : flagOrArgument("--resume ", "resume=") + options.resume +
+                           ": no such file or folder") +
+                    "; name the folder of a checkpoint, or that of a run's "
+                    "checkpoints");
   else
     said.push_back("no checkpoint in " + options.folder +
                    ", so the run begins at step 1");
@@ -79,9 +80,10 @@ bool ResumePoint::agree(const std::string &problem) {
   manifest.reset();
   paths.erase(paths.begin());
   if (paths.empty())
-    throw Error(E::CheckpointDamaged,
-                first + "; no checkpoint before it is whole: start again "
-                        "without --resume, in another folder");
+    throw Error(
+        E::CheckpointDamaged,
+        first + "; no checkpoint before it is whole: start again without " +
+            flagOrArgument("--resume", "resume=") + ", in another folder");
   said.push_back(first + "; the checkpoint before it, " + paths.front() +
                  ", takes its place");
   return false;

@@ -47,3 +47,19 @@ def test_arguments_of_load_are_checked(options: dict[str, Any], words: str) -> N
         fsdp_mlir.load("/nowhere/step.plan", **options)
     with pytest.raises((fsdp_mlir.RunError, TypeError), match=words.replace("load has", ".* has")):
         fsdp_mlir.compile("/nowhere/step.py", **options)
+
+
+def test_errors_of_the_runtime_name_arguments(
+    compile_step: Compile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that what tells fsdp-run's users to give a flag tells these which argument."""
+    compiled, pair = compile_step("mesh=1"), compile_step("mesh=2")
+    with pytest.raises(fsdp_mlir.RunError, match="no value for .*; pass weights=FILE"):
+        fsdp_mlir.load(compiled.plan)
+    with pytest.raises(fsdp_mlir.RunError, match="resume=/nowhere: no such file or folder"):
+        fsdp_mlir.load(compiled.plan, compiled.weights, resume="/nowhere")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with pytest.raises(fsdp_mlir.RunError, match="pass rendezvous=tcp://HOST:PORT or file://"):
+        fsdp_mlir.load(pair.plan, pair.weights)
