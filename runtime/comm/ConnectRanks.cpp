@@ -1,6 +1,7 @@
 #include "comm/ConnectRanks.h"
 
 #include "Error.h"
+#include "FlagOrArgument.h"
 #include "comm/SharedMemoryCommunicator.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -11,7 +12,7 @@ Connection connectRanks(c10d::Store &store, int rank, int size,
                         const CommOptions &options,
                         const GlooAddress &address) {
   Connection result;
-  result.reason = "as --comm says";
+  result.reason = "as " + flagOrArgument("--comm", "comm=") + " says";
   auto base = c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store);
   auto keys = [&](const char *name) {
     return c10::make_intrusive<c10d::PrefixStore>(name, base);
@@ -24,7 +25,8 @@ Connection connectRanks(c10d::Store &store, int rank, int size,
     } catch (const Error &error) {
       if (options.transport == HostTransport::SharedMemory)
         throw Error(E::SharedMemory,
-                    std::string(error.what()) + "; drop --comm shm");
+                    std::string(error.what()) + "; drop " +
+                        flagOrArgument("--comm shm", "comm='shm'"));
       result.reason = error.what();
     }
   }

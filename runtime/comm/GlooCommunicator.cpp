@@ -228,7 +228,8 @@ ProcessGroup GlooCommunicator::connect(const Transfer &transfer,
                  awaited.name);
   ProcessGroup made;
   guarded(awaited, [&] {
-    made = groups.make(transfer.channel, members, myRank, options);
+    made = groups.make(transfer.channel, members, myRank, options,
+                       [&] { rankWatch.requireComing(members); });
   });
   return made;
 }

@@ -1,5 +1,7 @@
 #include "comm/GlooGroups.h"
 
+#include "comm/LookingStore.h"
+
 #include <chrono>
 #include <future>
 #include <memory>
@@ -32,13 +34,19 @@ ProcessGroup GlooGroups::find(unsigned channel,
 
 // Without the lock: to close must not wait for ranks that do not come.
 ProcessGroup GlooGroups::make(unsigned channel, const plan::RankGroup &members,
-                              int rank, const Options &options) {
+                              int rank, const Options &options,
+                              const std::function<void()> &look) {
   std::string keys = "channel" + std::to_string(channel);
   for (uint32_t part : {members.first, members.stride, members.size})
     keys += "/" + std::to_string(part);
+  auto waiting = c10::make_intrusive<LookingStore>(store, [&] {
+    requireOpen();
+    look();
+  });
   auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(
-      c10::make_intrusive<c10d::PrefixStore>(keys, store),
+      c10::make_intrusive<c10d::PrefixStore>(keys, waiting),
       members.indexOf(rank), members.size, options);
+  waiting->stopLooking(); // the group keeps it
   std::lock_guard<std::mutex> lock(mutex);
   requireOpen();
   channels.at(channel).emplace(members, group);

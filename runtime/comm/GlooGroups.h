@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -27,9 +28,10 @@ public:
   /// Null where it has not been made. Throws PeerFailure once they are closed,
   /// as make() and requireOpen() do.
   ProcessGroup find(unsigned channel, const plan::RankGroup &members);
-  /// Waits for the members, who make it as well. Throws what Gloo throws.
+  /// Waits for the members, who make it as well, and calls `look` meanwhile,
+  /// which may throw. Throws what Gloo throws.
   ProcessGroup make(unsigned channel, const plan::RankGroup &members, int rank,
-                    const Options &options);
+                    const Options &options, const std::function<void()> &look);
   void requireOpen() const;
 
   /// Fails the others' calls at once, or once the process ends: a group waits

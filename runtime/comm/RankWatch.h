@@ -39,6 +39,10 @@ public:
   PeerFailure failure(const AwaitedTransfer &awaited,
                       const std::string &broken = "");
 
+  /// Throws PeerFailure where one of them has failed, and said so: it will not
+  /// come to what it has not begun.
+  void requireComing(const plan::RankGroup &members);
+
   /// Which rank's failure ends this one, for the others: a whole sentence. The
   /// first one counts.
   void leaveWord(const std::string &sentence);

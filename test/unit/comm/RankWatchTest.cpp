@@ -134,12 +134,16 @@ TEST(Culprits, PositionsAreSent) {
 namespace {
 
 using StoreOf = std::function<c10::intrusive_ptr<c10d::Store>(int rank)>;
+using Act = std::function<void(Communicator &)>;
+
+void meet(Communicator &c) { c.barrier(); }
 
 /// What the others of three ranks over Gloo, as processes, find where one does
-/// not come: the text of each one's error.
-std::vector<std::string>
-errorsWithout(int absent, const std::function<void(Communicator &)> &instead,
-              std::chrono::milliseconds patience, StoreOf storeOf = nullptr) {
+/// not come to what they do: the text of each one's error.
+std::vector<std::string> errorsWithout(int absent, const Act &instead,
+                                       std::chrono::milliseconds patience,
+                                       StoreOf storeOf = nullptr,
+                                       const Act &others = meet) {
   TemporaryFolder folder;
   if (!storeOf)
     storeOf = [&](int) {
@@ -155,7 +159,7 @@ errorsWithout(int absent, const std::function<void(Communicator &)> &instead,
       try {
         if (r == absent)
           instead(*c);
-        c->barrier();
+        others(*c);
         return false;
       } catch (const PeerFailure &failure) {
         folder.write("rank" + std::to_string(r),
@@ -180,8 +184,7 @@ errorsWithout(int absent, const std::function<void(Communicator &)> &instead,
   return errors;
 }
 
-std::vector<std::string>
-errorsWithout2(const std::function<void(Communicator &)> &rank2) {
+std::vector<std::string> errorsWithout2(const Act &rank2) {
   return errorsWithout(2, rank2, std::chrono::milliseconds(1500));
 }
 
@@ -244,12 +247,41 @@ TEST(RankWatch, NamesARankThatIsKilled) {
   expectAll(errors, "rank 2 ended without a word, in an agreement");
 }
 
+void fails(Communicator &) { throw Error(E::Unexpected, "out of paper"); }
+
+constexpr std::chrono::seconds patience(30); // nobody's is at its end
+
 TEST(RankWatch, PassesOnWhyARankFailed) {
-  auto fails = [](Communicator &) {
-    throw Error(E::Unexpected, "out of paper");
-  };
-  constexpr std::chrono::seconds patience(30); // nobody's is at its end
   expectAll(errorsWithout(2, fails, patience), "rank 2 failed: out of paper");
   expectAll(errorsWithout(0, fails, patience, servedByRank0()),
             "rank 0 failed: out of paper");
+}
+
+/// The store has gone with the rank that failed, and so may others have, who
+/// could not say why any more.
+TEST(RankWatch, PassesItOnToRanksThatComeLate) {
+  auto comesLate = [](Communicator &c) {
+    std::this_thread::sleep_for(std::chrono::seconds(2 + c.rank()));
+    c.barrier();
+  };
+  expectAll(errorsWithout(0, fails, patience, servedByRank0(), comesLate),
+            "rank 0 failed: out of paper");
+}
+
+/// A connection that is first made behind the failure, where ranks wait for
+/// each other's addresses.
+TEST(RankWatch, PassesItOnToRanksThatConnect) {
+  auto connects = [](Communicator &c) {
+    auto begin = std::chrono::steady_clock::now();
+    char mine = 0, all[3];
+    try {
+      c.finish(c.start({plan::CollectiveKind::AllGather, &mine, all, 1,
+                        plan::DType::UInt8, /*divisor=*/1, /*channel=*/1}));
+    } catch (const PeerFailure &failure) {
+      bool soon = std::chrono::steady_clock::now() - begin < patience / 3;
+      throw PeerFailure(soon ? failure.what() : "after a long wait");
+    }
+  };
+  expectAll(errorsWithout(2, fails, patience, nullptr, connects),
+            "rank 2 failed: out of paper");
 }
