@@ -1,6 +1,7 @@
 #include "session/OpenBackend.h"
 
 #include "Error.h"
+#include "FlagOrArgument.h"
 #include "comm/LocalDeviceCommunicator.h"
 #include "comm/LocalRanks.h"
 #include "drivers/cuda/NcclCommunicator.h"
@@ -42,14 +43,14 @@ void checkGpus(plan::DeviceKind device, const Transports &transports,
     return;
   int gpus = countCudaDevices();
   if (transports.devices == DeviceTransport::Nccl && localRanks > gpus)
-    throw Error(
-        E::GpuPerRank,
-        std::to_string(localRanks) +
-            " ranks are to run on this host, "
-            "which shows " +
-            std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs") +
-            "; start as many, or let ranks share them with --threads and "
-            "without --comm nccl");
+    throw Error(E::GpuPerRank,
+                std::to_string(localRanks) +
+                    " ranks are to run on this host, "
+                    "which shows " +
+                    std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs") +
+                    "; start as many, or let ranks share them " +
+                    flagOrArgument("with --threads and without --comm nccl",
+                                   "in fsdp-run, with --threads"));
 }
 
 /// A rank's GPU. A launcher may show each of its processes one alone.
