@@ -139,6 +139,12 @@ def check_data(what: str, data: Data, inputs: Mapping[str, torch.Tensor]) -> Non
             f"{what} differs in number of samples ({sizes}); dimension 0 is the sample",
         )
     (count,), (batch,) = counts, batches
+    if batch == 0:
+        raise ExportError(
+            E.STEP_INPUTS,
+            f"inputs have no sample (dimension 0 of {batches[batch]} is 0); give a batch of the size "
+            "that a rank trains with",
+        )
     if count < batch:
         raise ExportError(
             E.TOO_FEW_SAMPLES,

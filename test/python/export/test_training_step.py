@@ -81,9 +81,16 @@ def test_refused(options: dict[str, Any], text: str) -> None:
         classify(nn.Linear(8, 3), **options)
 
 
-def test_batches_differ_in_size() -> None:
-    inputs = {"x": X[:4], "y": Y[:3]}
-    with pytest.raises(ExportError, match=r"inputs differ in batch size \(x 4, y 3\)"):
+@pytest.mark.parametrize(
+    "sizes, text",
+    (
+        ((4, 3), r"inputs differ in batch size \(x 4, y 3\)"),
+        ((0, 0), r"inputs have no sample \(dimension 0 of x is 0\); give a batch of the size"),
+    ),
+)
+def test_batches_of_other_sizes(sizes: tuple[int, int], text: str) -> None:
+    inputs = {"x": X[: sizes[0]], "y": Y[: sizes[1]]}
+    with pytest.raises(ExportError, match=text):
         classify(nn.Linear(8, 3), inputs=inputs, data={"x": X, "y": Y})
 
 
