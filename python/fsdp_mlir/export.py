@@ -17,10 +17,8 @@ from .errors import (
     E,
     ExportError,
     ExportNote,
-    Identified,
     each_said_once,
     exit_with,
-    identified,
     note,
 )
 from .archive.container import FORMAT_VERSION, build_archive
@@ -35,9 +33,7 @@ from .data.files import FileData
 from .dtypes import dtype_name, require_computed
 from .step.eager_only import check_eager_only
 from .step.line_fields import STANDARD
-from .step.places import own_location
-from .step.missing_gpu import missing_gpu
-from .step.process_groups import missing_group
+from .step.failures import words_of
 from .step.fsdp_module import original_class
 from .step.names import StateNames, plain_path
 from .step.on_host import on_host
@@ -359,22 +355,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if options.needs_length and _length(step) is None:
             raise ExportError(E.RUN_LENGTH, NO_LENGTH)
         files = export_step(step, options.output, options.step, weights=not options.no_weights)
-    except ExportError as error:
+    except (Exception, SystemExit) as error:
         if options.traceback:
             traceback.print_exc()
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except Exception as error:
-        if options.traceback:
-            traceback.print_exc()
-        where = own_location("".join(traceback.format_exception(error)))
-        text = " ".join(str(error).split()) or "no message"
-        kind, said = E.STEP_RAISES, f"{type(error).__name__}: {text}"
-        if isinstance(error, Identified):
-            kind, said = error.kind or kind, error.message
-        if (mend := missing_group(error) or missing_gpu(error)) is not None:
-            kind, said = E.NOT_SUPPORTED, mend
-        text = identified(kind, f"{where or options.step}: {said}")
+        if (text := words_of(error, options.step)) is None:
+            raise
         print(f"error: {text}", file=sys.stderr)
         return 1
     for file in files:

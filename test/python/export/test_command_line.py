@@ -88,6 +88,15 @@ def test_a_step_file_imports_its_neighbours(tmp_path: pathlib.Path) -> None:
             "def training_step(argv):\n    raise RuntimeError('Found no NVIDIA driver on it')\n",
             "bad.py:2: PyTorch finds no GPU, and a step is captured on the CPU",
         ),
+        (
+            "def training_step(argv):\n    raise SystemExit(3)\n",
+            "bad.py:2: the step file ends the program here",
+        ),
+        (
+            "import fsdp_mlir\n\n\ndef training_step(argv):\n"
+            "    return fsdp_mlir.TrainingStep(None, len, None, {})\n",
+            "bad.py:5: model is NoneType; give a torch.nn.Module",
+        ),
         ("import nothing_of_this_name\n", "bad.py:1: ModuleNotFoundError: "),
         ("def training_step(argv)\n", "bad.py:1: SyntaxError: "),
     ],
