@@ -27,7 +27,9 @@ LogicalResult fsdp::readOptions(ModuleOp module, function_ref<void()> read) {
 /// An error of `name=text`.
 static Error wrongValue(StringRef name, StringRef text, const Twine &why,
                         E kind = E::Option) {
-  return Error(kind, (name + "=" + text + why).str());
+  // Of a text with commas between options.
+  StringRef hint = text.contains('=') ? "; a space separates options" : "";
+  return Error(kind, (name + "=" + text + why + hint).str());
 }
 
 SmallVector<int64_t> fsdp::readMesh(StringRef text) {

@@ -15,6 +15,8 @@
 // RUN: not fsdp-opt %s --fsdp-pipeline mesh=2 2>&1 | FileCheck %s --check-prefix=APART
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reduce-dtype=bf16" 2>&1 | FileCheck %s --check-prefix=DTYPE
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 remat=full,offload=all" 2>&1 | FileCheck %s --check-prefix=COMMA
+// RUN: not fsdp-opt --fsdp-check-options --fsdp-pipeline="mesh=2,units=auto" 2>&1 | FileCheck %s --check-prefix=COMMAS
+// RUN: not fsdp-opt --fsdp-check-options --fsdp-pipeline="mesh=2 prefech=2" 2>&1 | FileCheck %s --check-prefix=BEGINS
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 device=tpu" 2>&1 | FileCheck %s --check-prefix=DEVICE
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reshard-after-forward=never" 2>&1 | FileCheck %s --check-prefix=RESHARD
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 shard-layout=rows" 2>&1 | FileCheck %s --check-prefix=LAYOUT
@@ -36,6 +38,8 @@
 // RUN: fsdp-opt --fsdp-check-options --fsdp-pipeline="mesh= reduce-dtype= memory-budget-mib= kernels=fast"
 
 // COMMA: error: remat=full,offload=all does not exist; there are {{.*}} and auto; a space separates options [FSDP-E0402]
+// COMMAS: error: mesh=2,units=auto is not a number of ranks {{.*}}; a space separates options [FSDP-E0407]
+// BEGINS: error: fsdp-pipeline has no option prefech; the nearest is prefetch-backward, all are{{.*}} [FSDP-E0402]
 // NEAREST: error: fsdp-pipeline has no option meshh; the nearest is mesh, all are{{.*}} [FSDP-E0402]
 // TWICE: error: fsdp-pipeline: units is given more than once; leave one of them out [FSDP-E0402]
 // PASS: error: there is no pass fsdp-shard-stat; the nearest is fsdp-shard-state [FSDP-E0402]
