@@ -113,8 +113,9 @@ private:
       return module.emitError("has no program to make a plan of");
     ArrayRef<int64_t> arenas = getArenaBytes(module);
     if (arenas.empty())
-      return module.emitError("is not lowered to commands; run fsdp-opt "
-                              "--fsdp-pipeline (or --fsdp-lower) first");
+      return module.emitError(
+          "the module is not lowered to commands; run fsdp-opt "
+          "--fsdp-pipeline (or --fsdp-lower) first");
     out.version = plan::planVersion;
     for (auto [name, bytes] : llvm::zip_equal(plan::arenaNames, arenas)) {
       auto arena = std::make_unique<plan::ArenaT>();

@@ -6,5 +6,5 @@
 
 // UNIT: error: there is no unit 'blocks.7' to explain; the nearest is blocks.{{[01]}}; give peak, exposed, or one of {{.*}}blocks.1{{.*}}[FSDP-E0408]
 // KEY: error: {{.*}}moon
-// PHASE: error: is not lowered to commands; run fsdp-opt --fsdp-pipeline
+// PHASE: error: the module is not lowered to commands; run fsdp-opt --fsdp-pipeline
 // FILE: error: what is explained cannot be written
