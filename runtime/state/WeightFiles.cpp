@@ -64,8 +64,11 @@ WeightFiles::WeightFiles(const std::string &path) : name(path) {
     for (size_t i = 0; i + 1 < files.size(); ++i)
       for (const auto &[key, tensor] : files.back()->tensors())
         if (files[i]->find(key))
-          throw Error(E::WeightsFile, key + " is in both " + files[i]->path() +
-                                          " and " + file.string());
+          throw Error(
+              E::WeightsFile,
+              key + " is in both " + files[i]->path() + " and " +
+                  file.string() +
+                  "; name one file, or a folder that has each tensor once");
   }
 }
 
