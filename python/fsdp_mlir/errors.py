@@ -189,6 +189,9 @@ class ArgumentParser(argparse.ArgumentParser):
                     close = difflib.get_close_matches(word, known, n=1)
                     if close:
                         return f"; there is no flag {word}, the nearest is {close[0]}"
+            for action in self._actions:
+                if action.required and action.choices and message.endswith(f": {action.metavar}"):
+                    return f"; it is one of {', '.join(map(str, action.choices))}"
         return ""
 
     def _flags(self) -> list[str]:

@@ -121,6 +121,15 @@ def test_a_flag_that_is_none_has_a_nearest(tmp_path: pathlib.Path) -> None:
         refused([*run, *words], message, absent=tmp_path / "saved")
 
 
+def test_a_command_that_is_missing_is_one_of_those_there_are() -> None:
+    for module, message in (
+        ("fsdp_mlir", "required: PROGRAM; it is one of train, export, report, .*FSDP-E0101"),
+        ("fsdp_mlir.checkpoint", "required: COMMAND; it is one of inspect, verify, .*FSDP-E0101"),
+    ):
+        done = chain.command([sys.executable, "-m", module], check=False)
+        assert done.returncode == 2 and re.search(message, done.stderr), done.stderr
+
+
 def test_who_has_flags_checked_tells_the_other_hosts(tmp_path: pathlib.Path) -> None:
     """As the driver does. It shows the error, which is said without waiting for them."""
     meeting = ["--nproc", 1, "--nnodes", 2, "--node-rank", 0, "--master-addr", "127.0.0.1"]
