@@ -30,7 +30,8 @@ from .state.late_decisions import numbers_to_keep
 from .state.own_states import OwnStates
 from .state.python_state import PythonState, Slots, warn_changed
 from .state.replaced_buffers import DataAssigned, NeedsCopies
-from .state.trials import Number, Trials
+from .state.trial import Number
+from .state.trials import Trials
 from .values.decisions import asked, note_state
 from .values.python_draws import python_generators, where_drawn
 from .values.value_checks import passed_checks

@@ -48,6 +48,9 @@ CASES: dict[str, Callable[[Tensor, float], Tensor]] = {
     # Each of these is rounded once, as a float64.
     "chains": lambda y, lam: y * (lam * 0.1 * lam + 0.3 - 1 / (lam + 7)) * (lam / 3 / 7),
     "larger": lambda y, lam: y * max(lam, 1 - lam) + y * min(0.3, lam) * y,
+    "whole": lambda y, lam: y * (round(10 * lam) + math.floor(-7 * lam))
+    - math.ceil(3 * lam)
+    - int(-9 * lam),
     "powers": lambda y, lam: y * lam**2,
     "functions": lambda y, lam: y * math.cos(math.pi * lam) + math.exp(-lam / 3) * math.sqrt(lam),
     "in-place": writes_in_place,
@@ -96,7 +99,6 @@ def test_a_factor_that_is_drawn(tmp_path: pathlib.Path) -> None:
 
 REFUSED: dict[str, Callable[[Tensor, Any], Tensor]] = {
     "size": lambda y, lam: y[: int(lam * 4)],
-    "rounded": lambda y, lam: y * round(lam),
     "floor": lambda y, lam: y * (lam // 0.1),
     "filled": lambda y, lam: y + torch.full((3,), lam),
     "tensor": lambda y, lam: y + torch.tensor([lam, 1, 2]),

@@ -41,7 +41,7 @@ def repeats(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 
 def reads_a_number(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    return layer(x) * round(x.sum().item())
+    return layer(x) * len(str(x.sum().item()))
 
 
 def slices_by_value(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -115,7 +115,7 @@ def test_the_users_line_is_named(tmp_path: pathlib.Path, body: Callable, text: s
 
 LIBRARY = """
 import random
-def reads(x): return round(x.sum().item())
+def reads(x): return len(str(x.sum().item()))
 def repeats(x):
     while x.sum() > 0:
         x = x - 1

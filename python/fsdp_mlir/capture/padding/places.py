@@ -9,7 +9,7 @@ from torch import fx
 
 from ...step.places import at_line
 from ..graph.nodes import arguments_of, location
-from .shapes import checked_from_front, places_of
+from .parts import checked_from_front, places_of
 from .sources import dims_of_index, is_mask, without_masks
 from .static_form import Rule, Size, StaticForm, aten
 

@@ -14,6 +14,7 @@ from torch import fx
 from ..graph.nodes import arguments_of
 from .draws import DRAWS
 from .losses import LOSSES
+from .parts import PARTS
 from .places import PLACES
 from .shapes import SHAPES
 from .sources import SOURCES
@@ -179,6 +180,7 @@ _RULES: dict[str, Rule] = {
     "_cdist_backward": _cdist_backward,
     **DRAWS,
     **LOSSES,
+    **PARTS,
     **PLACES,
     **SHAPES,
     **SUMS,

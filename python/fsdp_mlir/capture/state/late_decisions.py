@@ -14,7 +14,8 @@ from ...errors import E, ExportError
 from ...step.places import at_line
 from .outcomes import first_other_line, listed_constants
 from .reached import Place
-from .trials import Number, Trial, Trials
+from .trial import Number, Trial
+from .trials import Trials
 from .untaken import silent, untaken
 from .watched_numbers import Decision, Site
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 from typing import Any, Callable, Mapping, Optional, Sequence
 
@@ -19,84 +18,13 @@ from .outcomes import Outcome
 from .python_state import PythonState
 from .reached import MISSING, Place
 from .replay import NoOperators, OtherCall, Recording, Replay
+from .trial import Left, Number, Trial
 from .untaken import WouldLast, silent
 from .watched_numbers import Site, Watch, plain, watched, watching
 from .without_values import called_with, having, without_values
 
-Number = tuple[Place, Any, Any]
 # So many ways through two steps are recorded.
 _MOST_RECORDED = 8
-
-
-@dataclasses.dataclass
-class Trial:
-    """Steps that were tried, one after the other.
-
-    Attributes:
-        watch: what was seen of watched numbers.
-        results: what each step has computed, as digests; fewer than asked for where one raised.
-        outcomes: of each step.
-        computes_with: the watched numbers in what was computed.
-        left: of each step, the numbers that it has changed.
-        lengths: of each step, the containers that have other lengths behind it, and these.
-        arrays: those that the steps have changed.
-        unwatched: of each step, what of it nobody can watch, by where it is.
-        written: of the step that raised, what its states held then.
-        replaced: what the last step has left in the places of states that cannot hold it.
-        mode: that of the tensors without values, the same in all steps.
-        would_last: whether it ended where a step would have reached files or other processes.
-    """
-
-    watch: Watch
-    mode: Any
-    results: list[Any] = dataclasses.field(default_factory=list)
-    outcomes: list[Outcome] = dataclasses.field(default_factory=list)
-    computes_with: frozenset[str] = frozenset()
-    left: list[list[Number]] = dataclasses.field(default_factory=list)
-    lengths: list[list[tuple[Place, int]]] = dataclasses.field(default_factory=list)
-    arrays: list[Place] = dataclasses.field(default_factory=list)
-    unwatched: list[dict[Any, Any]] = dataclasses.field(default_factory=list)
-    written: frozenset[int] = frozenset()
-    replaced: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
-    would_last: bool = False
-
-    def values(self, step: int) -> dict[Any, Any]:
-        """The numbers that a step has left, by identity of their places."""
-        return {place.identity: now for place, _, now in self.left[step]}
-
-    def other_lengths(self, known: Trial, growing: Sequence[Place]) -> list[Place]:
-        """The containers whose lengths are others than in `known`, but for those that are `growing`."""
-        found = {place.identity for place in growing}
-        others: dict[Any, Place] = {}
-        for ours, theirs in zip(self.lengths, known.lengths):
-            one, other = ({p.identity: length for p, length in both} for both in (ours, theirs))
-            for place, _ in (*ours, *theirs):
-                if one.get(place.identity) != other.get(place.identity):
-                    others[place.identity] = place
-        return [place for known, place in others.items() if known not in found]
-
-    def computes_as(self, known: Trial) -> bool:
-        """Whether each step computes what it does in `known`, as far as it comes in computing."""
-        came = len(self.results)
-        if self.would_last or self.results != known.results[:came]:
-            return False
-        return came == len(known.results) or self.written <= known.outcomes[came].held
-
-
-@dataclasses.dataclass
-class Left:
-    """What a step leaves in Python.
-
-    Attributes:
-        about: where, and what, equal for two that the next step cannot tell apart; None: the step does
-            not come to its end.
-        names: of all of it.
-        growing: the containers that have other lengths.
-    """
-
-    about: Optional[frozenset[Any]] = None
-    names: Sequence[str] = ()
-    growing: Sequence[Place] = ()
 
 
 class Trials:

@@ -12,7 +12,8 @@ from typing import Any, Iterable
 from ...errors import E, ExportError
 from ...step.places import at_line
 from ..state.kept_numbers import NumbersKept
-from ..state.trials import Left, Trials
+from ..state.trial import Left
+from ..state.trials import Trials
 from ..state.untaken import silent, untaken
 from .ways import Way
 
