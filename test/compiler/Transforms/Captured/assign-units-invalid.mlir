@@ -1,6 +1,6 @@
 // Tests that units that cannot be found are errors that say what there is.
 // RUN: not fsdp-opt %s --fsdp-assign-units="units=class:Foo" 2>&1 | FileCheck %s --check-prefix=CLASS
-// RUN: not fsdp-opt %s --fsdp-assign-units="units=foo" 2>&1 | FileCheck %s --check-prefix=PATH
+// RUN: not fsdp-opt %s --fsdp-assign-units="units=zzz" 2>&1 | FileCheck %s --check-prefix=PATH
 // RUN: not fsdp-opt %s --fsdp-assign-units="units=class:Liner" 2>&1 | FileCheck %s --check-prefix=NEARCLASS
 // RUN: not fsdp-opt %s --fsdp-assign-units="units=fo[.]bar" 2>&1 | FileCheck %s --check-prefix=NEARPATH
 // RUN: not fsdp-opt %s --fsdp-assign-units="units=(" 2>&1 | FileCheck %s --check-prefix=REGEX
@@ -10,7 +10,7 @@
 // RUN: echo "module {}" | not fsdp-opt --fsdp-assign-units 2>&1 | FileCheck %s --check-prefix=STEP
 
 // CLASS: error: units=class:Foo: no module with parameters is of this class; there are Net, Linear
-// PATH: error: units=foo matches the path of no module with parameters; the whole path must match
+// PATH: error: units=zzz matches the path of no module with parameters; the whole path must match
 // NEARCLASS: error: units=class:Liner: no module with parameters is of this class; the nearest is Linear; there are Net, Linear
 // NEARPATH: error: units=fo[.]bar matches the path of no module with parameters; the nearest is foo.bar; the whole path
 // REGEX: error: units=( is not a regular expression: parentheses not balanced
