@@ -28,25 +28,31 @@ from .capture.state.kept_numbers import KeptNumber, NumbersKept
 from .capture.graph.program import Program
 from .capture.step_graph import capture
 from .step.clipping import describe_clipping
-from .data.checks import column_names, warn_of_loader
+from .data.checks import warn_of_loader
 from .data.files import FileData
-from .dtypes import dtype_name, require_computed
+from .dtypes import require_computed
 from .step.eager_only import check_eager_only
 from .step.line_fields import STANDARD
 from .step.failures import words_of
-from .step.fsdp_module import original_class
-from .step.names import StateNames, plain_path
+from .step.names import StateNames
 from .step.on_host import on_host
-from .step.pairs import as_held, check_complex
+from .step.pairs import check_complex
 from .rules.optimizer import describe_optimizer, warn_untrained
 from .rules.schedule import read_schedule
 from .capture.graph.rewrite import prepare
-from .step.strides import row_major_strides
-from .step.scaler import describe_scaler, scaler_states
+from .step.scaler import describe_scaler
 from .step.programs import StepProgram, check_batches, programs_of, shapes_text
 from .archive.torchscript import ProgramWriter
 from .step.training_step import TrainingStep, checked_accumulate, load_training_step
 from .untrusted import make_file
+from .archive.step_facts import (
+    describe_buffers,
+    describe_constants,
+    describe_inputs,
+    describe_length,
+    describe_modules,
+    describe_parameters,
+)
 from .archive.unit_table import UnitTable, describe_units
 from .archive.weights import save_tensors, save_weights
 
@@ -94,11 +100,7 @@ def _export(
             E.FIRST_VALUES,
             "the step is built under fake tensors, which hold no weights; export with --no-weights",
         )
-    check_eager_only(step)
-    for fqn, tensor in names.parameters.items():
-        if tensor.requires_grad:
-            require_computed(tensor.dtype, f"the trainable parameter {fqn}")
-    check_complex(step, names.parameters)
+    _check_states(step, names)
     schedule = read_schedule(step)
     optimizer, rules = describe_optimizer(step, names, schedule)
     sharding = describe_units(step, names)
@@ -107,8 +109,48 @@ def _export(
     check_batches(step.batches, step.accumulate)
     for what, data in (("data", step.data), ("eval_data", step.eval_data)):
         warn_of_loader(what, data, step.batches, int(os.environ.get("WORLD_SIZE", 1)))
-    writers: dict[str, ProgramWriter] = {}
+    programs = _capture_programs(step, names, sharding, optimizer)
+    metadata = {
+        "format": "fsdp-mlir",
+        "format_version": FORMAT_VERSION,
+        "torch_version": torch.__version__.partition("+")[0],
+        "source": os.path.basename(source),
+        "programs": {name: writer.description for name, writer in programs.items()},
+        "modules": describe_modules(step, names),
+        "mesh": sharding.mesh,
+        "units": sharding.units,
+        "parameters": describe_parameters(names, sharding),
+        "buffers": describe_buffers(step, names),
+        "constants": describe_constants(names),
+        "inputs": describe_inputs(step),
+        "optimizer": optimizer,
+        **describe_clipping(step.clip_grad_norm, step.clip_grad_value),
+        "scaler": describe_scaler(step.scaler),
+        "schedule": schedule and schedule.describe(),
+        "length": describe_length(step),
+        "accumulate": step.accumulate,
+        "seed": step.seed,
+        "rank_metrics": [],
+    }
+    sources = {name: writer.source for name, writer in programs.items()} | rules
+    archive = build_archive(sources, metadata)
+    return _write_files(path, step, names, archive, weights)
+
+
+def _check_states(step: TrainingStep, names: StateNames) -> None:
+    check_eager_only(step)
+    for fqn, tensor in names.parameters.items():
+        if tensor.requires_grad:
+            require_computed(tensor.dtype, f"the trainable parameter {fqn}")
+    check_complex(step, names.parameters)
+
+
+def _capture_programs(
+    step: TrainingStep, names: StateNames, sharding: UnitTable, optimizer: dict[str, Any]
+) -> dict[str, ProgramWriter]:
+    """The step's programs by name, each ready to be written."""
     programs: dict[str, Program] = {}
+    writers: dict[str, ProgramWriter] = {}
     for wanted in programs_of(step.batches, step.turns, evaluates=step.eval_data is not None):
         program = capture(step, wanted, names, sharding.precision)
         prepare(program)
@@ -119,61 +161,7 @@ def _export(
         elif wanted.trains:
             _warn_unreached(program, names, wanted, optimizer)
             _check_outputs(program, step)
-    metadata = {
-        "format": "fsdp-mlir",
-        "format_version": FORMAT_VERSION,
-        "torch_version": torch.__version__.partition("+")[0],
-        "source": os.path.basename(source),
-        "programs": {name: writer.description for name, writer in writers.items()},
-        "modules": describe_modules(step, names),
-        "mesh": sharding.mesh,
-        "units": sharding.units,
-        "parameters": [
-            {
-                **_tensor(fqn, as_held(t), names),
-                "trainable": t.requires_grad,
-                "unit": sharding.owner[fqn],
-                "shard_dim": sharding.shard_dims.get(fqn, 0),
-                "init": names.first_values.describe(t),
-            }
-            for fqn, t in names.parameters.items()
-        ],
-        "buffers": [
-            {
-                **_tensor(fqn, as_held(t), names),
-                "persistent": names.persistent[fqn],
-                "init": names.first_values.describe(t),
-            }
-            for fqn, t in names.buffers.items()
-        ]
-        + [
-            {"fqn": fqn, "aliases": [], **_type(t, fqn), "persistent": False, "init": None}
-            for fqn, t in scaler_states(step.scaler).items()
-        ],
-        "constants": [_type(as_held(t), fqn) | {"fqn": fqn} for fqn, t in names.constants.items()],
-        "inputs": [
-            {"name": name, **_type(t, name), "source": _input_source(step, name)}
-            for name, t in step.inputs.items()
-        ],
-        "optimizer": optimizer,
-        **describe_clipping(step.clip_grad_norm, step.clip_grad_value),
-        "scaler": describe_scaler(step.scaler),
-        "schedule": schedule and schedule.describe(),
-        "length": _length(step),
-        "accumulate": step.accumulate,
-        "seed": step.seed,
-        "rank_metrics": [],
-    }
-    sources = {name: writer.source for name, writer in writers.items()} | rules
-    archive = build_archive(sources, metadata)
-    return _write_files(path, step, names, archive, weights)
-
-
-def _length(step: TrainingStep) -> Optional[dict[str, int]]:
-    """The default length of a run, as the archive holds it."""
-    if step.steps is not None:
-        return {"steps": step.steps}
-    return None if step.epochs is None else {"epochs": step.epochs}
+    return writers
 
 
 def _write_files(
@@ -215,41 +203,6 @@ def _write_files(
 def _write(path: Path, content: bytes) -> None:
     with make_file(path) as file:
         file.write(content)
-
-
-def _type(tensor: torch.Tensor, name: str) -> dict[str, Any]:
-    return {
-        "shape": list(tensor.shape),
-        "dtype": dtype_name(tensor.dtype, name),
-        "strides": list(tensor.stride()),
-    }
-
-
-def _tensor(fqn: str, tensor: torch.Tensor, names: StateNames) -> dict[str, Any]:
-    held = _type(tensor, fqn) | {"strides": list(row_major_strides(tensor.shape))}
-    return {"fqn": fqn, "aliases": names.aliases[fqn], **held}
-
-
-def _input_source(step: TrainingStep, name: str) -> str:
-    if step.data is None:
-        return "data" if len(step.batches) > 1 else "repeat"  # one of them would repeat
-    return "data" if name in column_names(step.data) else "repeat"
-
-
-def describe_modules(step: TrainingStep, names: StateNames) -> list[dict[str, Any]]:
-    """The model's modules in the order of `named_modules()`, as the archive holds them."""
-    containers = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
-    # Of a wrapper and what it wraps, the latter.
-    modules = {plain_path(path): module for path, module in step.model.named_modules()}
-    return [
-        {
-            "path": path,
-            "class": original_class(module).__name__,
-            "container": isinstance(module, containers),
-            "aliases": names.paths[id(module)][1:],
-        }
-        for path, module in modules.items()
-    ]
 
 
 def _warn_half(names: StateNames, sharding: UnitTable) -> None:
@@ -352,7 +305,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         step = load_training_step(options.step, options.flags)
         if options.accumulate is not None:
             step.accumulate = checked_accumulate(options.accumulate)
-        if options.needs_length and _length(step) is None:
+        if options.needs_length and describe_length(step) is None:
             raise ExportError(E.RUN_LENGTH, NO_LENGTH)
         files = export_step(step, options.output, options.step, weights=not options.no_weights)
     except (Exception, SystemExit) as error:

@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1]), str(HERE.parents[2] / "python")]
 
 from fsdp_mlir import TrainingStep  # noqa: E402
-from fsdp_mlir.export import describe_modules  # noqa: E402
+from fsdp_mlir.archive.step_facts import describe_modules  # noqa: E402
 from fsdp_mlir.step.names import StateNames  # noqa: E402
 from support import chain  # noqa: E402
 from zoo_step import MODELS, training_step  # noqa: E402
