@@ -65,22 +65,8 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
         return table
     for fqn, tensor in names.parameters.items():
         name = _owner(fqn, names.aliases[fqn], places, units)
-        if name is None and tensor.requires_grad:
-            raise ExportError(
-                E.UNITS,
-                f"{fqn} is trainable and in no unit, so each rank would train its own; call "
-                "fully_shard(model) last, which takes what is left, or name it in ignored_params",
-            )
-        if name is None or tensor in units[name].ignored_params:
-            if tensor.requires_grad:
-                warnings.warn(
-                    f"{fqn} is in ignored_params and trainable: each rank updates its own copy by "
-                    "the gradient of its own batch, and rank 0's is saved"
-                )
-            continue
-        _check_parameter(fqn, tensor)
-        check_precision(fqn, tensor, units[name].mp_policy)
-        table.owner[fqn] = name
+        if _is_sharded(fqn, tensor, name, units):
+            table.owner[fqn] = name
     for fqn in sorted(names.changed):
         _check_changed(fqn, names, units.get(_owner(fqn, names.aliases[fqn], places, units)))
     mesh = _common_mesh(units)
@@ -100,22 +86,53 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
         "shape": list(mesh.shape),
         "names": mesh.mesh_dim_names and list(mesh.mesh_dim_names),
     }
-    table.units = [
-        {
-            "name": name,
-            "modules": [names.paths[id(m)][0] for m in unit.modules],
-            "root": _is_root(unit, places, names),
-            "reshard_after_forward": unit.reshard_after_forward,
-            **_describe_precision(unit.mp_policy),
-            "offload": _offload(unit),
-            "gradient_divisor": unit.gradient_divide_factor,
-            "prefetch_forward": _names(unit.forward_prefetch, units, name),
-            "prefetch_backward": _names(unit.backward_prefetch, units, name),
-        }
-        for name, unit in units.items()
-    ]
+    table.units = [_describe_unit(name, units, places, names) for name in units]
     table.precision = MixedPrecision(units.values(), _casts(units, members, names), names)
     return table
+
+
+def _is_sharded(
+    fqn: str, tensor: torch.Tensor, name: Optional[str], units: dict[str, Unit]
+) -> bool:
+    """Whether the unit `name` shards a parameter, rather than leave it whole on each rank."""
+    if name is None and tensor.requires_grad:
+        raise ExportError(
+            E.UNITS,
+            f"{fqn} is trainable and in no unit, so each rank would train its own; call "
+            "fully_shard(model) last, which takes what is left, or name it in ignored_params",
+        )
+    if name is None:
+        return False
+    if tensor in units[name].ignored_params:
+        if tensor.requires_grad:
+            warnings.warn(
+                f"{fqn} is in ignored_params and trainable: each rank updates its own copy by "
+                "the gradient of its own batch, and rank 0's is saved"
+            )
+        return False
+    _check_parameter(fqn, tensor)
+    check_precision(fqn, tensor, units[name].mp_policy)
+    return True
+
+
+def _describe_unit(
+    name: str,
+    units: dict[str, Unit],
+    places: dict[str, Optional[Unit]],
+    names: StateNames,
+) -> dict[str, Any]:
+    unit = units[name]
+    return {
+        "name": name,
+        "modules": [names.paths[id(m)][0] for m in unit.modules],
+        "root": _is_root(unit, places, names),
+        "reshard_after_forward": unit.reshard_after_forward,
+        **_describe_precision(unit.mp_policy),
+        "offload": _offload(unit),
+        "gradient_divisor": unit.gradient_divide_factor,
+        "prefetch_forward": _names(unit.forward_prefetch, units, name),
+        "prefetch_backward": _names(unit.backward_prefetch, units, name),
+    }
 
 
 def _describe_precision(policy: MixedPrecisionPolicy) -> dict[str, Any]:
