@@ -25,15 +25,16 @@ from .checkpoint.errors import CheckpointError
 from .checkpoint.folder import find_checkpoint, newest_in, run_of
 from .driver import stages
 from .driver.cache import Cache
-from .driver.display import Follower, JsonDisplay, TextDisplay
+from .driver.display import JsonDisplay, TextDisplay
 from .driver.exported import check_exported, check_traced
+from .driver.followers import Follower, feed, follow
 from .driver.given_flags import check_flags, check_launcher
 from .driver.given_paths import alone_in, check_paths, make_folder, note_of_saved
 from .driver.kernels import table_in
 from .driver.other_machines import tell_others
 from .driver.outlet import outlets
 from .driver.pipeline import Options, lowering, needs_table, with_mesh
-from .driver.progress import archive_metadata, data_beside, follow, length_of, sample_count
+from .driver.progress import archive_metadata, data_beside, length_of, sample_count
 from .driver.run_command import (
     START,
     checkpoint_flags,
@@ -276,13 +277,7 @@ def train_in_folder(
         check_weights(args.weights)
     write_settings(args.out / "run.toml", as_given, flags_of(make_parser()))
     display = JsonDisplay() if args.log_format == "json" else TextDisplay()
-    if (saved := note_of_saved(args.save)) is not None:
-        display.tell(f"note: --save {saved}\n")
-    for flag in strayed(args):
-        display.tell(
-            f"note: {flag} stands behind {args.step_file.name}, which has no such flag; a flag of "
-            "the driver stands in front of it\n"
-        )
+    _tell_notes(args, display)
     compile_step(args, runner, tools, display)
     hooks = constants(args.step_file)
     ranks = args.nproc * args.nnodes
@@ -297,33 +292,17 @@ def train_in_folder(
         args.metrics.unlink(missing_ok=True)
     before = list(follow(args.metrics, lambda: False))
     display.begin("run")
-
     followers: list[Follower] = []
     if args.wandb and args.node_rank == 0:
-        config = {name: str(value) for name, value in vars(as_given).items() if value}
-        del config["origin"]
-        name, resumes = args.step_file.stem, bool(args.resume)
-        followers.append(WandbRun(name, args.out, config, resumes, display.tell))
-
-    def consume(running: Any) -> None:
-        kept = iter(before)
-        try:
-            for row in follow(args.metrics, running):
-                # Who reads the terminal has seen what was there before.
-                is_old = row == next(kept, None)
-                if not is_old:
-                    kept = iter(())
-                for follower in followers:
-                    if follower is not shown or not is_old:
-                        follower.update(row)
-        finally:
-            for follower in followers:
-                follower.close()
-
+        followers.append(_wandb_run(args, as_given, display))
     shown = display.run(
         ranks, length, bool(hooks.get("PERPLEXITY")), each_row=args.log_interval is not None
     )
     followers.append(shown)
+
+    def consume(running: Any) -> None:
+        feed(followers, follow(args.metrics, running), before, shown)
+
     command = run_command(args, tools["fsdp-run"], args.out, trace_file(args))
     args.has_started = True
     stages.run(runner, command, consume)
@@ -331,6 +310,24 @@ def train_in_folder(
     if args.node_rank == 0:
         rows = list(follow(args.metrics, lambda: False))
         finish(args, display, rows, hooks, ranks)
+
+
+def _tell_notes(args: argparse.Namespace, display: Display) -> None:
+    if (saved := note_of_saved(args.save)) is not None:
+        display.tell(f"note: --save {saved}\n")
+    for flag in strayed(args):
+        display.tell(
+            f"note: {flag} stands behind {args.step_file.name}, which has no such flag; a flag of "
+            "the driver stands in front of it\n"
+        )
+
+
+def _wandb_run(
+    args: argparse.Namespace, as_given: argparse.Namespace, display: Display
+) -> Follower:
+    config = {name: str(value) for name, value in vars(as_given).items() if value}
+    del config["origin"]
+    return WandbRun(args.step_file.stem, args.out, config, bool(args.resume), display.tell)
 
 
 def finish(

@@ -6,16 +6,9 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any, Mapping, Optional, Protocol, TextIO
+from typing import Any, Mapping, Optional, TextIO
 
 from .progress import Length, Progress, Stages
-
-
-class Follower(Protocol):
-    """What is told of a run's metrics, row by row, and of its end."""
-
-    def update(self, row: dict[str, Any]) -> None: ...
-    def close(self) -> None: ...
 
 
 class TextDisplay(Stages):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import sys
 import time
 import zipfile
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Optional, TextIO
+from typing import Any, Callable, Mapping, Optional, TextIO
 
 from ..step.line_fields import STANDARD
 from ..untrusted import MOST_HEADER_BYTES, open_regular, parse_json
@@ -118,8 +116,8 @@ def length_of(
     then: Mapping[str, int] = {},
 ) -> Length:
     """The length of a run on `ranks` ranks, which goes on from `then` (`run` of a checkpoint's
-    manifest); `steps` or `epochs` override the step file's own. Batches are the runtime's: what does not fill a batch on every
-    rank is left out."""
+    manifest); `steps` or `epochs` override the step file's own. Batches are the runtime's: what
+    does not fill a batch on every rank is left out."""
     if steps is None and epochs is None:
         default = metadata.get("length") or {}
         steps, epochs = default.get("steps"), default.get("epochs")
@@ -304,45 +302,3 @@ def of_step(row: dict[str, Any]) -> list[str]:
             parts.append(f"{row[key]:,.0f} {key.split('_')[0]}/s")
             break
     return parts
-
-
-def follow(path: Path, running: Any) -> Iterator[dict[str, Any]]:
-    """The rows of a metrics file while it is written, until `running()` is
-    false and the file has ended. A line that is not JSON is left out. A run that resumes writes the
-    file anew, without the rows of steps that it takes again: what of it is as it was is not given
-    twice."""
-    given: list[int] = []  # of each line, its hash
-    file_number, position, line_number, rest = None, 0, 0, b""
-    while True:
-        last = not running()
-        try:
-            with open(path, "rb") as file:
-                status = os.fstat(file.fileno())
-                if status.st_ino != file_number or status.st_size < position:
-                    file_number, position, line_number, rest = status.st_ino, 0, 0, b""
-                file.seek(position)
-                written = file.read()
-                position = file.tell()
-        except OSError:
-            written = b""
-        # It may end within a line, and within a character.
-        *lines, rest = (rest + written).split(b"\n")
-        for line in lines:
-            known = given[line_number : line_number + 1] == [hash(line)]
-            if not known:
-                given[line_number:] = [hash(line)]
-            line_number += 1
-            if not known and (row := _row_of(line)) is not None:
-                yield row
-        if last:
-            return
-        if not lines:
-            time.sleep(0.1)
-
-
-def _row_of(line: bytes) -> Optional[dict[str, Any]]:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) else None

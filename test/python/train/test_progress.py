@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from fsdp_mlir.driver.plots import loss_curve, moving_mean
-from fsdp_mlir.driver.progress import Length, Progress, follow, length_of, sample_count
+from fsdp_mlir.driver.followers import follow
+from fsdp_mlir.driver.progress import Length, Progress, length_of, sample_count
 from fsdp_mlir.step.line_fields import STANDARD
 
 ROOT = Path(__file__).resolve().parents[3]
