@@ -45,22 +45,7 @@ def _far_from_predicted(run: Run) -> str:
 
 
 def schedule(run: Run, shown: Timeline, picture: Timeline) -> Markup:
-    """`picture` is what of `shown` is drawn."""
-    facts = ["All ranks run one plan, so one prediction stands for all of them."]
-    if run.measured:
-        facts.append(
-            f"Measured is step {shown.processes[-1].step}, the median of the traced ones on rank 0."
-        )
-    if far := _far_from_predicted(run):
-        facts.append(far)
-    where = "; trace.json has each" if run.measured else ""
-    if picture.left_out:
-        facts.append(f"Not drawn, to keep the page small: {', '.join(picture.left_out)}{where}.")
-    if merged := max((bars.merged for bars in picture.processes), default=0):
-        facts.append(
-            "To keep the page small, neighbours on a track that together take at most "
-            f"{of_time(merged / 1000)} are one bar{where}."
-        )
+    """`picture` is the part of `shown` that is drawn."""
     rows = [
         (bars.name, bars.step or "", of_time(bars.length / 1000), of_time(bars.exposed_ns / 1000))
         for bars in shown.processes
@@ -81,30 +66,12 @@ def schedule(run: Run, shown: Timeline, picture: Timeline) -> Markup:
         ),
         class_="canvas",
     )
-    buttons = joined(
-        tag("button", label, type="button", data_do=action, aria_label=said)
-        for label, action, said in (
-            ("+", "in", "zoom in"),
-            ("−", "out", "zoom out"),
-            ("←", "left", "move to the left"),
-            ("→", "right", "move to the right"),
-            ("all", "all", "show the whole step"),
-        )
-    )
-    legend = joined(
-        tag("span", tag("i", class_=f"key {kind}"), " ", name, class_="entry")
-        for kind, name in (
-            ("kernel", "kernel"),
-            ("update", "optimizer"),
-            ("copy", "copy"),
-            ("collective", "collective"),
-            ("exposed", "waiting for communication"),
-        )
-    )
     return joined(
         (
-            tag("p", " ".join(facts)),
-            tag("div", tag("span", buttons, class_="buttons"), " ", legend, class_="bar-tools"),
+            tag("p", " ".join(_facts(run, shown, picture))),
+            tag(
+                "div", tag("span", _buttons(), class_="buttons"), " ", _legend(), class_="bar-tools"
+            ),
             canvas,
             tag(
                 "div",
@@ -114,6 +81,52 @@ def schedule(run: Run, shown: Timeline, picture: Timeline) -> Markup:
             ),
             tag("p", keys, class_="note"),
             table(("shown", "step", "length", "exposed"), rows, numbers=(1, 2, 3)),
+        )
+    )
+
+
+def _facts(run: Run, shown: Timeline, picture: Timeline) -> list[str]:
+    """Sentences that say what the timeline shows, and what it leaves out."""
+    facts = ["All ranks run one plan, so one prediction stands for all of them."]
+    if run.measured:
+        facts.append(
+            f"Measured is step {shown.processes[-1].step}, the median of the traced ones on rank 0."
+        )
+    if far := _far_from_predicted(run):
+        facts.append(far)
+    where = "; trace.json has each" if run.measured else ""
+    if picture.left_out:
+        facts.append(f"Not drawn, to keep the page small: {', '.join(picture.left_out)}{where}.")
+    if merged := max((bars.merged for bars in picture.processes), default=0):
+        facts.append(
+            "To keep the page small, neighbours on a track that together take at most "
+            f"{of_time(merged / 1000)} are one bar{where}."
+        )
+    return facts
+
+
+def _buttons() -> Markup:
+    return joined(
+        tag("button", label, type="button", data_do=action, aria_label=said)
+        for label, action, said in (
+            ("+", "in", "zoom in"),
+            ("−", "out", "zoom out"),
+            ("←", "left", "move to the left"),
+            ("→", "right", "move to the right"),
+            ("all", "all", "show the whole step"),
+        )
+    )
+
+
+def _legend() -> Markup:
+    return joined(
+        tag("span", tag("i", class_=f"key {kind}"), " ", name, class_="entry")
+        for kind, name in (
+            ("kernel", "kernel"),
+            ("update", "optimizer"),
+            ("copy", "copy"),
+            ("collective", "collective"),
+            ("exposed", "waiting for communication"),
         )
     )
 

@@ -197,21 +197,40 @@ def _axis(axis: Json) -> str:
 
 
 def units(run: Run) -> Markup:
-    plan = run.plan
-    mesh = " × ".join(map(_axis, plan["mesh"])) or "one rank"
+    mesh = " × ".join(map(_axis, run.plan["mesh"])) or "one rank"
+    heads = (
+        "unit",
+        "parameters",
+        "whole",
+        "on a rank",
+        "optimizer",
+        "gathers forward",
+        "backward",
+        "reductions",
+        "sent per step",
+    )
+    return joined(
+        (
+            tag(
+                "p",
+                "The mesh: ",
+                mesh,
+                ". A unit's parameters are gathered together before they are used, and its gradients reduced together.",
+            ),
+            long_table(heads, _unit_rows(run), tuple(range(1, 9))),
+            *_parameters_by_unit(run.plan),
+        )
+    )
+
+
+def _unit_rows(run: Run) -> list[tuple[Any, ...]]:
     traffic = unit_traffic(run)
-    where = "what fsdp-translate --plan-to-json step.plan prints"
-    members: dict[str, list[Json]] = {unit["unit"]: [] for unit in plan["units"]}
-    for state in plan["states"]:
-        if state["role"] == "parameter" and state.get("unit") in members:
-            members[state["unit"]].append(state)
     rows = []
-    for unit in plan["units"]:
-        name = unit["unit"]
-        own = traffic[name]
+    for unit in run.plan["units"]:
+        own = traffic[unit["unit"]]
         rows.append(
             (
-                name,
+                unit["unit"],
                 unit["parameters"],
                 of_bytes(unit["parameter_bytes"]),
                 of_bytes(unit["bytes_per_rank"]),
@@ -222,6 +241,16 @@ def units(run: Run) -> Markup:
                 of_bytes(own.sent),
             )
         )
+    return rows
+
+
+def _parameters_by_unit(plan: Json) -> list[Cell]:
+    """A folded table for each unit, of its parameters."""
+    where = "what fsdp-translate --plan-to-json step.plan prints"
+    members: dict[str, list[Json]] = {unit["unit"]: [] for unit in plan["units"]}
+    for state in plan["states"]:
+        if state["role"] == "parameter" and state.get("unit") in members:
+            members[state["unit"]].append(state)
     folds: list[Cell] = [
         folded(
             f"{name}: {len(states):,} parameters" + left_out(states, where),
@@ -245,29 +274,7 @@ def units(run: Run) -> Markup:
         folds.append(
             tag("p", f"The parameters of {len(members):,} units{unlisted}.", class_="note")
         )
-    heads = (
-        "unit",
-        "parameters",
-        "whole",
-        "on a rank",
-        "optimizer",
-        "gathers forward",
-        "backward",
-        "reductions",
-        "sent per step",
-    )
-    return joined(
-        (
-            tag(
-                "p",
-                "The mesh: ",
-                mesh,
-                ". A unit's parameters are gathered together before they are used, and its gradients reduced together.",
-            ),
-            long_table(heads, rows, tuple(range(1, 9))),
-            *folds,
-        )
-    )
+    return folds
 
 
 def _on_a_rank(state: dict[str, Any]) -> str:
