@@ -31,7 +31,7 @@ from .values.value_checks import AnyNumber
 
 
 class NotFollowed(Exception):
-    """Something in a graph of Dynamo's that cannot be differentiated as it is."""
+    """Raised where a graph of Dynamo's cannot be differentiated as it is."""
 
 
 def follow(
@@ -39,8 +39,8 @@ def follow(
 ) -> tuple[fx.GraphModule, dict[str, tuple[str, str]], tuple[Any, Mapping[str, Any]]]:
     """The forward graph of `loss` as a module of the batch alone, all else under names of its own.
 
-    Returns the module, the role and name of each of its attributes, and its outputs: the loss and
-    the metrics, where they are tensors as such without values.
+    Returns the module, the role and name of each of its attributes, and its outputs, the loss and
+    the metrics. Outputs that are tensors are given without values.
     """
     forward, changed = _follow_python(loss, tuple(inputs.values()))
     tables = [name for name in changed if name.endswith("._parameters")]
@@ -164,71 +164,103 @@ def _read_numbers(forward: fx.GraphModule) -> None:
 def _name_states(
     forward: fx.GraphModule, inputs: Mapping[str, torch.Tensor], names: StateNames
 ) -> tuple[fx.GraphModule, dict[str, tuple[str, str]], tuple[Any, Mapping[str, Any]]]:
+    """`follow`'s result, from a graph of Dynamo's."""
     batch = tuple(inputs.values())
-    values = _lifted(forward, batch)
-    positions = {id(tensor): name for name, tensor in inputs.items()}
-    root = torch.nn.Module()
-    graph = fx.Graph()
-    places = {name: graph.placeholder(f"input_{name}") for name in inputs}
-    states: dict[str, tuple[str, str]] = {}
-    copies: dict[fx.Node, fx.Node] = {}
-    lifted = [node for node in forward.graph.nodes if node.op == "placeholder"]
-    for node, value in zip(lifted, values):
-        if id(value) in positions:
-            copies[node] = places[positions[id(value)]]
-            continue
+    copy = _NamedCopy(forward, inputs, names)
+    flat = copy.copy_nodes()
+    loss, metrics = forward._dynamo_bytecode_unflatten(tuple(flat), batch)
+    metrics = metrics if isinstance(metrics, dict) else {}
+    copy.give(loss, metrics)
+    module = fx.GraphModule(copy.root, copy.graph)
+    module.meta = {k: v for k, v in forward.meta.items() if k in ("fake_mode", "tracing_context")}
+
+    def value(output: Any) -> Any:
+        return output.meta.get("example_value") if isinstance(output, fx.Node) else output
+
+    return module, copy.states, (value(loss), {name: value(m) for name, m in metrics.items()})
+
+
+class _NamedCopy:
+    """A copy of a graph of Dynamo's whose placeholders are the batch, and whose attributes are all
+    else that the code reads.
+
+    Attributes:
+        root: a module that has the attributes.
+        graph: the copy.
+        states: the role and name of each state by its attribute.
+    """
+
+    def __init__(
+        self, forward: fx.GraphModule, inputs: Mapping[str, torch.Tensor], names: StateNames
+    ) -> None:
+        self.root = torch.nn.Module()
+        self.graph = fx.Graph()
+        self.states: dict[str, tuple[str, str]] = {}
+        self._forward = forward
+        self._names = names
+        self._places = {name: self.graph.placeholder(f"input_{name}") for name in inputs}
+        self._copies: dict[fx.Node, fx.Node] = {}
+        of_input = {id(tensor): self._places[name] for name, tensor in inputs.items()}
+        lifted = [node for node in forward.graph.nodes if node.op == "placeholder"]
+        for node, value in zip(lifted, _lifted(forward, tuple(inputs.values()))):
+            place = of_input.get(id(value))
+            self._copies[node] = self._state(node, value) if place is None else place
+
+    def _state(self, node: fx.Node, value: Any) -> fx.Node:
+        """The attribute for a value that is no input."""
         if not isinstance(value, torch.Tensor):
             raise ExportError(
                 E.PYTHON_STATE,
                 f"the step reads {node.name}, a {type(value).__name__}, as if it changed between "
                 "steps; make it a tensor among the inputs, or a constant",
             )
-        role, fqn = state_of(node, value, names)
-        target = f"{role}_{len(states)}"
+        role, fqn = state_of(node, value, self._names)
+        target = f"{role}_{len(self.states)}"
         if isinstance(value, torch.nn.Parameter):
-            root.register_parameter(target, without_gaps(value))
+            self.root.register_parameter(target, without_gaps(value))
         else:
-            root.register_buffer(target, value if role == "constant" else without_gaps(value))
-        states[target] = (role, fqn)
-        copies[node] = graph.get_attr(target)
-        copies[node].meta = dict(node.meta)
-    for node in forward.graph.nodes:
-        if node.op == "placeholder":
-            continue
-        if node.op == "output":
-            flat = node.args[0]
-            break
-        copies[node] = graph.node_copy(node, lambda n: copies[n])
-        if node.op == "get_attr":
-            _copy_attribute(forward, root, node)
-    outputs = forward._dynamo_bytecode_unflatten(tuple(flat), batch)
-    loss, metrics = outputs
-    metrics = metrics if isinstance(metrics, dict) else {}
-    if isinstance(loss, fx.Node):
+            held = value if role == "constant" else without_gaps(value)
+            self.root.register_buffer(target, held)
+        self.states[target] = (role, fqn)
+        attribute = self.graph.get_attr(target)
+        attribute.meta = dict(node.meta)
+        return attribute
+
+    def copy_nodes(self) -> Sequence[Any]:
+        """Copies the calls; returns the results of the graph that is copied."""
+        nodes = [node for node in self._forward.graph.nodes if node.op != "placeholder"]
+        *calls, output = nodes
+        for node in calls:
+            self._copies[node] = self.graph.node_copy(node, lambda n: self._copies[n])
+            if node.op == "get_attr":
+                _copy_attribute(self._forward, self.root, node)
+        return output.args[0]
+
+    def give(self, loss: Any, metrics: Mapping[str, Any]) -> None:
+        """Ends the copy with the loss and the metrics, of those that are tensors."""
+        if not isinstance(loss, fx.Node):
+            self.graph.output(())
+            return
+        copy = self._copies[loss]
         example = loss.meta.get("example_value")
-        copy = copies[loss]
         if loss.op == "placeholder" or (example is not None and example._is_view()):
             # A result that is a view of another value would be returned as both.
-            copy = graph.call_function(torch.clone, (copy,))
+            copy = self.graph.call_function(torch.clone, (copy,))
             copy.meta = {k: v for k, v in loss.meta.items() if k != "example_value"}
-        # Eager mode itself writes nothing with a gradient into what requires one.
+        self._check_gradients()
+        others = [self._copies[m] for m in metrics.values() if isinstance(m, fx.Node)]
+        self.graph.output((copy, *others))
+
+    def _check_gradients(self) -> None:
+        """Eager mode itself writes nothing with a gradient into what requires one."""
         checked = {
-            t for t, (r, fqn) in states.items() if r == "buffer" and fqn not in names.unfrozen
+            target
+            for target, (role, fqn) in self.states.items()
+            if role == "buffer" and fqn not in self._names.unfrozen
         }
-        buffers = [n for n in copies.values() if n.target in checked]
-        for written in (*buffers, *places.values()):
-            graph.call_function(_check_no_gradient, (written,))
-        results = [copy] + [copies[m] for m in metrics.values() if isinstance(m, fx.Node)]
-        graph.output(tuple(results))
-    else:
-        graph.output(())
-    module = fx.GraphModule(root, graph)
-    module.meta = {k: v for k, v in forward.meta.items() if k in ("fake_mode", "tracing_context")}
-
-    def value(output: Any) -> Any:
-        return output.meta.get("example_value") if isinstance(output, fx.Node) else output
-
-    return module, states, (value(loss), {name: value(m) for name, m in metrics.items()})
+        buffers = [node for node in self._copies.values() if node.target in checked]
+        for written in (*buffers, *self._places.values()):
+            self.graph.call_function(_check_no_gradient, (written,))
 
 
 def _check_no_gradient(tensor: torch.Tensor) -> None:
