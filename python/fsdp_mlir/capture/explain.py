@@ -61,15 +61,10 @@ _SCRIPT = (
     "torch.where, and keep it a tensor"
 )
 _SPARSE = f"the step computes with a sparse tensor, and {REMEDY}"
-# As PyTorch words it where a sparse tensor meets what has no rule for one.
-_OF_SPARSE = re.compile(r"Sparse(Tensor|Csr|CPU|CooTensor)|[Ss]parse (COO |CSR )?tensor")
-_TO_NUMPY = ".numpy() is not supported for tensor subclasses"
 _NUMPY = (
     "the step gives a tensor to NumPy, and no Python runs while a plan does; write it, and its "
     "gradient, by torch's operators, or compute it where batches are made"
 )
-# Of masks of bytes, which eager mode takes, PyTorch says it too where tensors have no values.
-_AS_INDICES = "tensors used as indices must be long, int, byte or bool"
 _BYTES = (
     "the step indexes by a tensor of another dtype than indices have here, as by a mask of bytes; "
     "make it one of booleans, as mask.bool() does"
@@ -83,19 +78,57 @@ _LEFT = (
     "buffer changed in place, or leave it out"
 )
 _OF_ANOTHER_RUN = "in tensor_tracker", "Unexpected fake buffer"
-_TO_ANOTHER = "mutating a non-functional tensor with a functional tensor"
 _ANOTHERS = (
     "the step writes what it computes into a tensor that is none of the model's, as an average of "
     "weights beside it is; make that a buffer, or of an average a state of the optimizer "
     "(docs/own-loop.md)"
 )
-_OF_DEVICES = re.compile(r"(two different devices|on the same device).*cuda")
 _DEVICES = (
     "the step computes with a tensor on a GPU, and is captured on the CPU, wherever its plan runs; take "
     "the device of an input (device=x.device), leave out .cuda(), and make what the model has beside "
     "its parameters a buffer"
 )
+_NOTHING = (
+    "the step computes nothing that can be captured; check that the loss depends on its inputs and on "
+    "the model"
+)
 _IN_TORCHSCRIPT = "failed in the TorchScript interpreter"
+# PyTorch's words for what a step does, and who says them: the capture, the step itself where it runs,
+# or whichever of the two failed.
+_SIGNS = (
+    (
+        "capture",
+        re.compile("mutating a non-functional tensor with a functional tensor"),
+        E.PYTHON_STATE,
+        _ANOTHERS,
+    ),
+    (
+        "either",
+        re.compile(r"(two different devices|on the same device).*cuda"),
+        E.OPERATOR_REFUSED,
+        _DEVICES,
+    ),
+    (
+        "step",
+        re.compile(r"\.numpy\(\) is not supported for tensor subclasses"),
+        E.OPERATOR_REFUSED,
+        _NUMPY,
+    ),
+    # Said of masks of bytes too, which eager mode takes, where tensors have no values.
+    (
+        "step",
+        re.compile("tensors used as indices must be long, int, byte or bool"),
+        E.OPERATOR_REFUSED,
+        _BYTES,
+    ),
+    # Where a sparse tensor meets an operator that has no rule for one.
+    (
+        "either",
+        re.compile(r"Sparse(Tensor|Csr|CPU|CooTensor)|[Ss]parse (COO |CSR )?tensor"),
+        E.OPERATOR_REFUSED,
+        _SPARSE,
+    ),
+)
 # By what Dynamo says that it met.
 _REMEDIES = (
     ("data-dependent branching", _BRANCH),
@@ -163,22 +196,21 @@ def _explain(error: Exception, own: Optional[Exception]) -> Refusal:
         return Refusal(own.kind, line, own.message)
     if own is not None and _IN_TORCHSCRIPT in str(own):
         return _failed_in_torchscript(str(own))
-    if _TO_ANOTHER in text:
-        return Refusal(E.PYTHON_STATE, line, _ANOTHERS)
-    if _OF_DEVICES.search(str(own if own is not None else error)):
-        return Refusal(E.OPERATOR_REFUSED, line, _DEVICES)
-    if _TO_NUMPY in str(own):
-        return Refusal(E.OPERATOR_REFUSED, line, _NUMPY)
-    if _AS_INDICES in str(own):
-        return Refusal(E.OPERATOR_REFUSED, line, _BYTES)
-    if _OF_SPARSE.search(str(own if own is not None else error)):
-        return Refusal(E.OPERATOR_REFUSED, line, _SPARSE)
+    said = {"capture": text, "step": str(own), "either": text if own is None else str(own)}
+    for speaker, sign, kind, reason in _SIGNS:
+        if sign.search(said[speaker]):
+            return Refusal(kind, line, reason)
     if isinstance(own, UnsupportedOperatorException):  # it says nothing of shapes
         return Refusal(E.OPERATOR_REFUSED, line, of_a_library(own.func._schema.name))
     if own is not None and not isinstance(own, ON_VALUES):
         reason = f"the step raises {type(own).__name__}: {_one_line(str(own))}"
         return Refusal(E.STEP_RAISES, line, reason)
-    met = getattr(error, "gb_type", "").lower()
+    return _asked_for_values(error, own, line) or _said_by_capture(text, line)
+
+
+def _asked_for_values(error: Exception, own: Optional[Exception], line: str) -> Optional[Refusal]:
+    """What to say where Python asked for values; None where it did not."""
+    text = str(error)
     for name, remedy in _READY_IN_BATCH.items():
         if isinstance(own, ON_VALUES) and f"in {name}\n" in _trace(own):
             reason = f"{name} reads values of the batch in Python; {remedy}"
@@ -191,6 +223,7 @@ def _explain(error: Exception, own: Optional[Exception]) -> Refusal:
     if hasattr(own, "buffers") and (own.is_itself or not reader):
         reason = (_BUFFER if own.is_itself else _OF_BUFFERS).format(" and ".join(own.buffers))
         return Refusal(E.VALUE_DEPENDENT, line, reason)
+    met = getattr(error, "gb_type", "").lower()
     for sign, remedy in _REMEDIES:
         if sign in met:
             return Refusal(E.VALUE_DEPENDENT, line, remedy)
@@ -204,17 +237,18 @@ def _explain(error: Exception, own: Optional[Exception]) -> Refusal:
         return Refusal(E.VALUE_DEPENDENT, line, reason)
     if "data-dependent expression" in text or "unbacked symbols" in text:
         return Refusal(E.VALUE_DEPENDENT, line, _BRANCH)
+    return None
+
+
+def _said_by_capture(text: str, line: str) -> Refusal:
+    """What to say of anything else, by PyTorch's own text."""
     if "torch._C.Generator" in text:
         return Refusal(E.PYTHON_STATE, line, _GENERATOR)
     if any(sign in text for sign in _OF_ANOTHER_RUN):
         return Refusal(E.PYTHON_STATE, line, _LEFT)
     lines = [said.strip() for said in text.splitlines() if said.strip()]
     if not lines:
-        nothing = (
-            "the step computes nothing that can be captured; check that the loss depends on its "
-            "inputs and on the model"
-        )
-        return Refusal(E.NO_GRADIENT, line, nothing)
+        return Refusal(E.NO_GRADIENT, line, _NOTHING)
     reason = next((l.partition(": ")[2] for l in lines if l.startswith("Explanation: ")), lines[0])
     reason = reason.rstrip(".")
     message = f"the step cannot be captured: {reason} (--traceback shows all)"
