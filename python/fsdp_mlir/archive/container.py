@@ -14,7 +14,7 @@ import torch
 from ..errors import E, ExportError
 from ..step.places import at_line
 
-# Of `fsdp.json` (docs/archive.md).
+# The version of `fsdp.json` (docs/archive.md).
 FORMAT_VERSION = 7
 # An instance of __torch__.Step without attributes, and an empty tuple of constants, as pickles.
 _OBJECT = b"\x80\x02c__torch__\nStep\n)\x81}(X\x08\x00\x00\x00training\x88ub."
@@ -23,14 +23,14 @@ _CLASS = "class Step(Module):\n  __parameters__ = []\n  __buffers__ = []\n  trai
 
 
 def serialise(metadata: Mapping[str, Any]) -> bytes:
-    """The one spelling of `fsdp.json`, over which its digest is taken."""
+    """`fsdp.json` in the one spelling over which its digest is taken."""
 
     def spelled(of: Any) -> str:
         return json.dumps(of, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
     text = spelled(metadata)
     if "\\udc" in text:
-        # Perhaps the bytes of a file's name that are no text to this locale, which JSON cannot say.
+        # A file's name may have bytes that are not text in this locale, which JSON cannot hold.
         plain = json.dumps(metadata, ensure_ascii=False)
         text = spelled(
             json.loads(plain.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
@@ -73,7 +73,7 @@ def _zip(records: Mapping[str, bytes]) -> bytes:
 
 
 def _check(archive: bytes, metadata: Mapping[str, Any]) -> None:
-    """Loads the archive as its readers do, and holds each node against its description."""
+    """Loads the archive as its readers do, and compares each node with its description."""
     try:
         module = torch.jit.load(io.BytesIO(archive))
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""What a script does to its model while a run trains that the run cannot follow."""
+"""Notices what a script does to its model while a run trains, which the run cannot follow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .run_state import own_part
 
 @dataclasses.dataclass
 class _Watched:
-    """A parameter or a buffer of the model, as it was when it was last looked at."""
+    """A parameter or a buffer of the model, as it was at the last check."""
 
     name: str
     state: weakref.ref[torch.Tensor]
@@ -27,7 +27,7 @@ class _Watched:
 
 
 class WatchedModel:
-    """The model that a run was compiled from, which the script may still hold: the run does not."""
+    """Watches the model that a run was compiled from. The script may still hold it; the run does not."""
 
     def __init__(self, step: TrainingStep) -> None:
         self._watched = [
@@ -38,11 +38,12 @@ class WatchedModel:
 
     def check(self, session: Any) -> None:
         """Raises RunError where a parameter was frozen, or released, since the step was compiled.
-        Warns, once, where the script gave one, or a buffer, a value that the run has not."""
+        Warns, once, where the script wrote a value that differs from the run's into a parameter or
+        a buffer."""
         written: dict[str, torch.Tensor] = {}
         for watched in self._watched:
             state = watched.state()
-            if state is None:  # it is gone, or the model is
+            if state is None:  # the state is gone, or the whole model is
                 continue
             if state.requires_grad != watched.trainable:
                 raise _refusal(watched)
@@ -74,13 +75,13 @@ def _refusal(watched: _Watched) -> RunError:
 
 
 def _version(state: torch.Tensor) -> int:
-    """How often it was written to; a tensor of inference mode does not tell."""
+    """How often a tensor was written to; 0 for one of inference mode, which does not count."""
     return 0 if state.is_inference() else state._version
 
 
 def _first_that_differs(states: dict[str, torch.Tensor], session: Any) -> Optional[str]:
-    """The name of a parameter or buffer among `states` that is not what the run has on this rank.
-    What a script writes may well be that: `copy_to` does so."""
+    """The name of the first parameter or buffer among `states` that differs from the run's on this
+    rank. A write need not make a difference: `copy_to` writes the run's own values."""
     for entry in session.states():
         name, own = entry["name"], entry["local"]
         if entry["role"] not in ("parameter", "buffer") or name not in states or own is None:

@@ -1,8 +1,7 @@
-"""Parameters and buffers that a model has in another order than row by row: channels-last ones, and
-transposed ones. What holds them, an archive, a plan or a file, has their rows one after the other.
+"""Parameters and buffers that are not row-major in a model, as channels-last or transposed ones.
 
-Operators see the model's order, since kernels choose by it and round by it: each reads a copy that
-is laid out so.
+Archives, plans and files hold them row-major. Operators see the model's order, since kernels are
+chosen by it and round by it: each reads a copy in that order.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def without_gaps(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def hold_row_major(program: Program, names: StateNames) -> None:
-    """Makes the parameters and buffers of `program`, and what it gives of them, row-major."""
+    """Makes the parameters and buffers of `program`, and its results for them, row-major."""
     ordered: set[str] = set()
     for argument in program.arguments:
         if argument.role in ("parameter", "buffer"):
@@ -47,8 +46,8 @@ def hold_row_major(program: Program, names: StateNames) -> None:
 
 
 def _read_in_order(program: Program, node: fx.Node, wanted: torch.Tensor) -> None:
-    """Makes `node` row-major; each of its readers gets a copy as `wanted` lies, where it reads. One
-    copy for all would be kept from forward to backward, as a parameter is not."""
+    """Makes `node` row-major, and gives each of its readers, in front of it, a copy in the order of
+    `wanted`. One copy for all would be kept from forward to backward, which a parameter is not."""
     with wanted.fake_mode, torch.no_grad():
         node.meta["val"] = torch.empty(wanted.shape, dtype=wanted.dtype)
     _give_each_reader_its_views(node)
@@ -80,7 +79,7 @@ def _give_each_reader_its_views(node: fx.Node) -> None:
 
 
 def is_view(node: fx.Node) -> bool:
-    """Whether a call gives one tensor, which shows the memory of its operand."""
+    """Whether a call returns one tensor, which is a view of its operand."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return False
     returns = node.target._schema.returns
@@ -115,7 +114,7 @@ def _by_rows(node: fx.Node) -> fx.Node:
 def _call_at(
     place: fx.Node, op: torch._ops.OpOverload, *args: object, **options: object
 ) -> fx.Node:
-    """A call at the place of another node, whose checkpoint's policy does not mean it."""
+    """A call at the place of another node, to which that node's checkpoint policy does not apply."""
     call = insert_call(place, op, *args, **options)
     call.meta.pop("recompute", None)
     return call

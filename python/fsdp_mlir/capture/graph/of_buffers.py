@@ -13,10 +13,10 @@ from .nodes import is_random
 
 
 class OfBuffers(TorchDispatchMode):
-    """Within it, values are followed that depend on no parameter and no batch.
+    """Follows, within it, values that depend on no parameter and no batch.
 
     Attributes:
-        asked: of which tensor a number was read that is not known, by identity of the exception that says so.
+        asked: the tensor whose unknown number was read, by the identity of the exception that says so.
 
     Args:
         buffers: the step's buffers by name.
@@ -27,10 +27,10 @@ class OfBuffers(TorchDispatchMode):
         self._buffers = {id(tensor) for tensor in buffers.values()}
         self._names = {id(tensor): frozenset({name}) for name, tensor in buffers.items()}
         self.asked: dict[int, torch.Tensor] = {}
-        self._alive: list[Any] = []  # else another one may have its identity
+        self._alive: list[Any] = []  # so that no other tensor gets the identity of one of these
 
     def names(self, tensor: torch.Tensor) -> frozenset[str]:
-        """The buffers that a value is computed from alone; none where it depends on more."""
+        """The buffers that a value is computed from; none where it depends on anything else."""
         return self._names.get(id(tensor), frozenset())
 
     def is_buffer(self, tensor: torch.Tensor) -> bool:

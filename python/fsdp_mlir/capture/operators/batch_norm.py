@@ -19,7 +19,7 @@ _original = _BatchNorm.forward
 
 
 def _forward(self: Any, input: torch.Tensor) -> torch.Tensor:
-    """`_BatchNorm.forward`."""
+    """Stands for `_BatchNorm.forward`."""
     if self.momentum is not None or not self.training or not self.track_running_stats:
         return _original(self, input)
     self._check_input_dim(input)
@@ -35,6 +35,6 @@ def _forward(self: Any, input: torch.Tensor) -> torch.Tensor:
 
 @contextlib.contextmanager
 def cumulative_averages() -> Iterator[None]:
-    """Within it, batch norms with `momentum=None` are captured so."""
+    """Captures, within it, batch norms with `momentum=None` in this way."""
     with mock.patch.object(_BatchNorm, "forward", _forward):
         yield

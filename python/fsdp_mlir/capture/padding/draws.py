@@ -9,7 +9,7 @@ from ...step.places import at_line
 from ..graph.nodes import arguments_of, location
 from .static_form import Rule, StaticForm, aten
 
-# So large that its remainder by a number of elements has each value as often as any other, nearly.
+# So large that its remainder by a number of elements is nearly uniform.
 _DRAWN = 2**62
 
 
@@ -28,7 +28,7 @@ def _randint(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _randperm(form: StaticForm, node: fx.Node) -> fx.Node:
-    """What counts of an order of all places, in that order."""
+    """Draws an order of all places, and keeps those that count, in that order."""
     size = form.size_of(arguments_of(node)["n"])
     order = form.again(node)
     if isinstance(size, int):

@@ -1,4 +1,4 @@
-"""Losses of tensors with padding, as `rules` has them."""
+"""Rules for losses of tensors with padding (see `rules`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NONE, _MEAN, _SUM = 0, 1, 2
 
 
 def _elementwise(form: StaticForm, node: fx.Node) -> fx.Node:
-    """A loss of each element, and the sum or mean of those that count."""
+    """Computes the loss of each element, and then the sum or mean of those that count."""
     values = arguments_of(node)
     reduction = values["reduction"]
     if reduction == _NONE:
@@ -37,7 +37,7 @@ def _elementwise_backward(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _nll(form: StaticForm, node: fx.Node) -> fx.Node:
-    """Padding is of the class that does not count."""
+    """Gives padding the class that the loss ignores."""
     values = arguments_of(node)
     if 1 in form.padded(values["self"]):
         raise form.refused(node, "it mixes elements along the dimension of that size")

@@ -1,4 +1,4 @@
-"""Operators that read and write at places with padding among them, as `rules` has them."""
+"""Rules for operators whose indices have padding among them (see `rules`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .static_form import Rule, Size, StaticForm, aten
 
 
 def _counted_from_front(form: StaticForm, tensor: fx.Node, dim: int, index: Any) -> Any:
-    """`index` along `dim` of `tensor`, where it may count from the end, and padding's is 0."""
+    """`index` along `dim` of `tensor`, counted from the front. It may count from the end; padding's is 0."""
     index = form.filled(index, 0)
     size = form.shape(tensor)[dim]
     if isinstance(size, int):
@@ -84,7 +84,7 @@ def _index(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _index_put(form: StaticForm, node: fx.Node) -> fx.Node:
-    """What padding writes goes into a row behind the others."""
+    """Padding writes into one more row, after the others, which is cut off."""
     values = arguments_of(node)
     tensor, indices, given = values["self"], values["indices"], values["values"]
     if any(map(is_mask, indices)):
@@ -122,7 +122,7 @@ def _longer(form: StaticForm, tensor: fx.Node, dims: Sequence[int]) -> fx.Node:
 
 
 def _scatter(form: StaticForm, node: fx.Node) -> fx.Node:
-    """As `_index_put`, along one dimension."""
+    """Does what `_index_put` does, along one dimension."""
     values = arguments_of(node)
     tensor, index = values["self"], values["index"]
     dim = form.dim(node, tensor)
@@ -141,7 +141,7 @@ def _scatter(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _gather(name: str) -> Rule:
-    """Of operators that read one element for each of an index, whose padding reads the first."""
+    """The rule of operators that read one element for each of an index: its padding reads the first."""
 
     def rule(form: StaticForm, node: fx.Node) -> fx.Node:
         values = arguments_of(node)
@@ -161,7 +161,7 @@ def _embedding_backward(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _masked_scatter(form: StaticForm, node: fx.Node) -> fx.Node:
-    """What is written is taken from the front, and padding takes nothing."""
+    """The elements that are written are taken from the front, and padding takes none."""
     values = arguments_of(node)
     tensor, mask, source = values["self"], values["mask"], values["source"]
     if form.padded(tensor) and form.shape(mask) != form.shape(tensor):
@@ -172,8 +172,8 @@ def _masked_scatter(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _part(form: StaticForm, node: fx.Node) -> fx.Node:
-    """A part of a dimension without padding is written: at a known place as ever, else at places that
-    are numbers of the graph."""
+    """Writes a part along a dimension without padding. Where it lies, and how long it is, may be known,
+    or a number of the graph."""
     values = arguments_of(node)
     tensor = values["self"]
     dim = form.dim(node, tensor)
@@ -194,8 +194,8 @@ def _part(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _part_by_values(form: StaticForm, node: fx.Node, dim: int, start: Any, end: Any) -> fx.Node:
-    """A part that is as long as values say is written: `whole[: len(rows)] = rows`. It is read at each
-    place of the whole, and taken where there is some of it."""
+    """Writes a part that is as long as values say, as `whole[: len(rows)] = rows` does: for each place of
+    the whole it reads an element of the part, and takes it where the part has one."""
     values = arguments_of(node)
     tensor, source = values["self"], values["src"]
     length, size = tensor.meta["val"].shape[dim], form.shape(source)[dim]
@@ -227,8 +227,8 @@ def _part_by_values(form: StaticForm, node: fx.Node, dim: int, start: Any, end: 
 
 
 def _part_of_padded(form: StaticForm, node: fx.Node, dim: int, start: Any, end: Any) -> fx.Node:
-    """A part of a dimension with padding is written, from a known place on: `x[1:] = 0`. What is written
-    behind what counts is padding."""
+    """Writes a part along a dimension with padding, from a known place on, as `x[1:] = 0` does. What it
+    writes after the elements that count is padding."""
     values = arguments_of(node)
     tensor, source = values["self"], values["src"]
     start = 0 if start is None else start
