@@ -54,9 +54,13 @@ class Run:
 
 
 class Lab:
-    """`programs` is the folder of fsdp-run and the unit tests, `device` what stands for the GPU:
-    `cuda`, or `cpu` where the script itself is tested. `out` gets the raw logs. Rows may use it
-    from several threads."""
+    """Starts programs for the rows, from several threads if they like.
+
+    Args:
+        programs: the folder of fsdp-run and the unit tests.
+        out: the folder of the raw logs.
+        device: `cuda`, or `cpu` where the script itself is tested.
+    """
 
     def __init__(
         self, programs: pathlib.Path, files: Files, out: pathlib.Path, device: str = "cuda"
@@ -136,9 +140,9 @@ class Lab:
         return self.command([*words, "--nproc", ranks or case.ranks], **environment)
 
     def run(self, case: Case, device: str, *flags: str, repetition: int = 0) -> Run:
-        """Trains a case to its end, once for each set of arguments: who asks for what another
-        thread trains waits for it. Ranks are threads of one process, but with NCCL, which serves
-        processes.
+        """Trains a case to its end, once for each set of arguments: a thread that asks for a run
+        of another thread waits for it. Ranks are threads of one process, except with NCCL, which
+        needs processes.
 
         Raises:
             Stopped: there is no plan, or the run failed.

@@ -1,5 +1,5 @@
-"""Tests that no rank has more memory at its start than the plan gives it: its part of what lasts,
-and what a step needs beside it, but never the whole model."""
+"""Tests that a rank starts in the memory that the plan gives it: its part of the states and what a
+step needs, but never the whole model."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RANKS = 4
 # Each of 16 layers is a unit of 4 MiB.
 LAYERS, UNIT = 16, 4 * MIB
 SIZES = {"tiny": ("--width", "8"), "large": ("--width", "1024", "--layers", str(LAYERS + 1))}
-# How a run starts, the step file's flag for it, and what more it may take: rank 0 sends what it
-# reads in pieces.
+# How a run starts: the step file's flags, those of fsdp-run, and the bytes that the start may take
+# beside the plan's. Rank 0 sends what it reads in pieces.
 STARTS = {
     "recipes": ((), (), 4 * MIB),
     "weights": (("--real",), (), 4 * MIB),
@@ -65,5 +65,5 @@ def test_a_rank_starts_with_its_part(start: str, layout: str, plans: Plans) -> N
     planned = large["memory_bytes"] - large["arenas"]["window"]
     assert len(large["start_peak_bytes"]) == RANKS
     assert max(large["start_peak_bytes"]) <= max(idle["start_peak_bytes"]) + planned + more
-    # Parameters and gradients, of which a rank has its part, and some whole units of a step.
+    # A rank's part of parameters and gradients, and some whole units that a step needs.
     assert planned <= 2 * LAYERS * UNIT // RANKS + 5 * UNIT + MIB
