@@ -152,7 +152,7 @@ def root(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
-def test_only_what_is_marked_changes(
+def test_an_update_changes_only_the_marked_blocks_of_pages(
     root: pathlib.Path, stored: Figures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = []

@@ -286,7 +286,7 @@ def test_a_build_that_fails_is_said(
     assert "FAIL  build: the build failed: CMake Error: no compiler" in capsys.readouterr().out
 
 
-def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_flag_list_names_each_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(["--list"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert listed == list(rows.ROWS)

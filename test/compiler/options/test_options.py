@@ -54,11 +54,11 @@ def check(run: Run, seed: int) -> None:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("seed", range(12))
-def test_combination(run: Run, seed: int) -> None:
+def test_a_combination_of_options_changes_no_bit(run: Run, seed: int) -> None:
     check(run, seed)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(12, 240))
-def test_many_combinations(run: Run, seed: int) -> None:
+def test_many_combinations_of_options_change_no_bit(run: Run, seed: int) -> None:
     check(run, seed)

@@ -125,7 +125,7 @@ def test_ranks_have_their_own(tmp_path: pathlib.Path) -> None:
     check(CASES["attributes"], reference.averaged(in_buffers, 2, STEPS), 2, tmp_path)
 
 
-def test_it_is_said(tmp_path: pathlib.Path) -> None:
+def test_a_note_names_the_numbers_that_are_kept(tmp_path: pathlib.Path) -> None:
     step = CASES["attributes"]()
     with pytest.warns(ExportNote, match=r"the step changes model.mean, model.calls, with which it"):
         export_step(step, tmp_path / "step.pt")

@@ -53,7 +53,7 @@ def micro_batches(argv: list[str]) -> Any:
         "mesh=2x2 shard-layout=flat reduce-dtype=bfloat16",
     ],
 )
-def test_nothing_is_left_out(tmp_path: pathlib.Path, pipeline: str) -> None:
+def test_every_result_has_a_meaning(tmp_path: pathlib.Path, pipeline: str) -> None:
     plan = chain.compile_step(micro_batches, tmp_path, pipeline=pipeline).plan
     text = chain.command([chain.binary("fsdp-translate"), "--plan-to-json", plan]).stdout
     program = json.loads(text)["programs"]["step"]

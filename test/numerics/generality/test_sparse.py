@@ -63,7 +63,7 @@ def test_embeddings_train_as_pytorchs(name: str, ranks: int, tmp_path: pathlib.P
         torch.testing.assert_close(run.weights[key], value, rtol=1e-6, atol=1e-7)
 
 
-def test_it_is_said(tmp_path: pathlib.Path) -> None:
+def test_a_warning_says_that_the_gradient_is_dense(tmp_path: pathlib.Path) -> None:
     with pytest.warns(UserWarning, match="has sparse=True, and its gradient is dense here"):
         export_step(training_step(OPTIMIZERS["SGD"]), tmp_path / "step.pt")
 

@@ -133,7 +133,7 @@ def test_a_teacher_that_another_program_may_train(tmp_path: pathlib.Path) -> Non
         export_step(step, tmp_path / "step.pt")
 
 
-def test_it_is_said(tmp_path: pathlib.Path) -> None:
+def test_a_note_names_parameters_that_nothing_trains(tmp_path: pathlib.Path) -> None:
     with pytest.warns(ExportNote, match=r"that nothing trains \(teacher.0.bias and 5 more\): each"):
         export_step(training_step(by_operators), tmp_path / "step.pt")
 

@@ -44,5 +44,5 @@ def test_no_call_of_our_own_operators_leaves_its_operands() -> None:
 
 
 @pytest.mark.long
-def test_many_calls() -> None:
+def test_no_call_of_many_leaves_its_operands() -> None:
     _run("--calls", 400, "--seed", 1, timeout=6 * 3600)

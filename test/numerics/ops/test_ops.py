@@ -18,7 +18,7 @@ def _run(*flags: str, timeout: float) -> None:
 
 
 @pytest.mark.quick
-def test_one_operator() -> None:
+def test_matrix_product_has_pytorchs_numbers() -> None:
     _run("--only=mm", timeout=300)
 
 

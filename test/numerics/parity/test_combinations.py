@@ -126,7 +126,7 @@ def name(row: Row) -> str:
     return " ".join(f"{axis}:{value}" for axis, value in row.items())
 
 
-def test_any_two_choices_meet() -> None:
+def test_any_two_choices_occur_together_in_a_row() -> None:
     for a in AXES:
         for b in AXES:
             met = {(row[a], row[b]) for row in PAIRS}

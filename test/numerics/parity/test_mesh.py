@@ -89,7 +89,7 @@ def test_streams_as_threads(
     assert losses.setdefault("2x2", run.losses) == run.losses
 
 
-def test_arrangements_agree(
+def test_meshes_of_the_same_ranks_have_the_same_losses(
     archive: pathlib.Path, losses: dict[str, list[float]], tmp_path: pathlib.Path
 ) -> None:
     """Ranks, and so batches, are the same; sums are in another order."""

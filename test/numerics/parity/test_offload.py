@@ -87,7 +87,7 @@ def test_what_neighbours_keep_is_not_fetched_again(tmp_path: pathlib.Path) -> No
     assert losses[2] == losses[False] == losses[True]
 
 
-def test_copies_are_counted_apart(tmp_path: pathlib.Path) -> None:
+def test_copies_of_offload_are_no_copies_of_communication(tmp_path: pathlib.Path) -> None:
     """A step copies every shard in for forward, again for backward but the root's, and every
     gradient out: none of it is a copy for communication."""
     run = training.run(offloaded(DEVICE), tmp_path, "shard-layout=flat")

@@ -87,7 +87,9 @@ def test_gathers_start_in_fsdp2s_order(name: str, tmp_path: pathlib.Path, fsdp2:
     assert ours and ours == [gather for gather in theirs if gather in ours]
 
 
-def test_lists_to_no_purpose_do_nothing(tmp_path: pathlib.Path, fsdp2: Pool) -> None:
+def test_prefetching_what_is_gathered_already_does_nothing(
+    tmp_path: pathlib.Path, fsdp2: Pool
+) -> None:
     """FSDP2 gathers again what has been used, and what it names itself; here it is there already."""
     lists = (
         Call(("blocks.0",), prefetch_backward=("blocks.1",)),

@@ -237,7 +237,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("flags", NONSENSE)
-def test_nonsense_about_checkpoints(
+def test_wrong_flags_of_checkpoints_are_refused(
     flags: str, compiled: chain.Compiled, tmp_path: pathlib.Path
 ) -> None:
     (tmp_path / "a").mkdir()

@@ -23,7 +23,7 @@ def doctor(*words: Any, **variables: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.quick
-def test_one_host() -> None:
+def test_the_doctor_describes_one_host() -> None:
     environment = chain.environment(OMP_SCHEDULE="static")
     del environment["OMP_NUM_THREADS"]
     command = [chain.binary("fsdp-run"), "--doctor", "--nproc", 2, "--json"]

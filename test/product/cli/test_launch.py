@@ -82,7 +82,7 @@ def rank_environments(**changes: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.quick
-def test_processes(
+def test_ranks_as_processes_have_the_bits_of_threads(
     compiled: chain.Compiled, expected: chain.Result, tmp_path: pathlib.Path
 ) -> None:
     outputs = Outputs(tmp_path)
@@ -111,7 +111,7 @@ def test_torchrun_standalone(
     ),
     ids=("auto", "gloo", "throttled"),
 )
-def test_transport(
+def test_the_first_line_names_the_transport(
     flags: list[str],
     line: str,
     compiled: chain.Compiled,

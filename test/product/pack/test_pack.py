@@ -26,7 +26,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 @pytest.mark.quick
-def test_what_is_given_travels(unpacked: pathlib.Path) -> None:
+def test_a_packed_runtime_has_the_given_files(unpacked: pathlib.Path) -> None:
     assert (unpacked / "given" / "a.plan").read_bytes() == b"a plan"
 
 

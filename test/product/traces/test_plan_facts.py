@@ -140,7 +140,7 @@ def test_tensors_at_the_peak_have_the_users_lines(plans: Plans) -> None:
         ("schedule=overlap", "schedule=overlap streams=3"),
     ],
 )
-def test_what_is_promised_comes_true(
+def test_a_remedy_saves_what_it_promises(
     promise: str, options: str, plans: Plans, tmp_path: pathlib.Path
 ) -> None:
     """Compiled with what a remedy says, a plan of one unit gains what the remedy said, or, where
@@ -168,7 +168,7 @@ def test_what_is_promised_comes_true(
         assert gained == pytest.approx(sum(offered.values()), rel=0.35)
 
 
-def test_a_bound_is_what_another_machine_gives(plans: Plans, tmp_path: pathlib.Path) -> None:
+def test_a_bound_is_the_prediction_for_faster_links(plans: Plans, tmp_path: pathlib.Path) -> None:
     slow, fast = tmp_path / "slow.toml", tmp_path / "fast.toml"
     slow.write_text(SLOW)
     fast.write_text(SLOW.replace("bandwidth = 1e7", "bandwidth = 2e7"))

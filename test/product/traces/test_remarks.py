@@ -43,5 +43,5 @@ def test_all_remarks_are_of_the_registry() -> None:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: "+".join(claim.kinds))
-def test_the_claim_is_so(claim: Claim, deciding: Deciding) -> None:
+def test_a_remarks_claim_follows_from_the_plan(claim: Claim, deciding: Deciding) -> None:
     claim.derive(deciding(claim.case) if claim.case else deciding)

@@ -76,7 +76,7 @@ def test_verify_finds_a_whole_checkpoint_whole(run: SmallRun, copy: pathlib.Path
     assert command("verify", copy)[0] == 0
 
 
-def test_it_is_a_program(copy: pathlib.Path) -> None:
+def test_the_module_runs_as_a_program(copy: pathlib.Path) -> None:
     damage(copy, "mix.weight")
     arguments = [sys.executable, "-m", "fsdp_mlir.checkpoint", "verify", copy]
     done = chain.command(arguments, check=False)
@@ -252,7 +252,7 @@ def test_places_without_a_checkpoint_are_refused(tmp_path: pathlib.Path) -> None
     assert "checkpoint.json cannot be read" in refusal("verify", tmp_path)
 
 
-def test_the_newest_is_so_by_its_own_word(copy: pathlib.Path) -> None:
+def test_the_newest_checkpoint_is_not_chosen_by_a_wrong_name(copy: pathlib.Path) -> None:
     """Not by another step's name, as a run that goes on has it; named, it is what it is."""
     other = copy.rename(copy.with_name("step-00000099"))
     said = "is the checkpoint of step 12 under another one's name; call it step-00000012 again"

@@ -205,7 +205,7 @@ def test_counts_of_steps_must_agree(wrong: Wrong) -> None:
         (None, "a NoneType"),
     ],
 )
-def test_what_is_no_count_of_steps_is_refused(wrong: Wrong, count: Any, said: str) -> None:
+def test_an_invalid_count_of_steps_is_refused(wrong: Wrong, count: Any, said: str) -> None:
     for state in wrong.state["optim"]["state"].values():
         state["step"] = count
     line = wrong.refused("--weights", wrong.run.weights)
@@ -223,7 +223,7 @@ def test_numbers_of_other_groups_are_refused(wrong: Wrong) -> None:
     assert "groups of [5] and the step's of [3, 2]" in wrong.refused(*weights)
 
 
-def test_another_shape_is_named(wrong: Wrong) -> None:
+def test_a_parameter_of_another_shape_is_refused(wrong: Wrong) -> None:
     weights = ("--weights", wrong.run.weights)
     wrong.state["model"]["mix.bias"] = torch.zeros(5)
     assert "mix.bias has shape [5] in the source and [6] in the step" in wrong.refused(*weights)
@@ -239,7 +239,7 @@ def test_another_shape_is_named(wrong: Wrong) -> None:
     ],
     ids=["sparse", "meta", "complex", "bits"],
 )
-def test_what_is_no_tensor_of_such_elements_is_refused(
+def test_a_weight_of_another_kind_of_tensor_is_refused(
     wrong: Wrong, weight: torch.Tensor, said: str
 ) -> None:
     wrong.state["model"]["mix.weight"] = weight

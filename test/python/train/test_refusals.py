@@ -65,7 +65,7 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("--nproc two", "--nproc: 'two' is no whole number from 1"),
     ),
 )
-def test_nonsense(
+def test_wrong_paths_and_flags_are_refused(
     flags: str,
     message: str,
     step: Path,
@@ -149,7 +149,7 @@ def test_a_start_anew_leaves_an_earlier_run_as_it_is(
     assert [path.read_text() for path in left] == ["of the earlier run"] * 3
 
 
-def test_a_folder_is_one_runs(
+def test_an_output_folder_belongs_to_one_run(
     step: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"

@@ -91,7 +91,7 @@ def test_the_driver_starts_without_pytorch(tmp_path: Path) -> None:
         assert (stopped.returncode, stopped.stderr) == (130, "error: interrupted [FSDP-E0003]\n")
 
 
-def test_data_of_no_step_is_compiled_for_no_run(
+def test_data_that_fill_no_step_are_refused_before_compiling(
     tree: Tree, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Tests ranks and micro-batches that take more samples than there are."""

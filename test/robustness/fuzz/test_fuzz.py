@@ -36,12 +36,12 @@ def test_kept_plans_are_of_this_version(plan: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("case", sorted((HERE / "cases").glob("*.mlir")), ids=str)
-def test_kept_case(case: pathlib.Path) -> None:
+def test_a_case_that_once_failed_has_its_numbers(case: pathlib.Path) -> None:
     """The numbers of what once failed."""
     _fuzz("--case", case, timeout=600)
 
 
-def test_a_failure_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_recipe_is_reduced_to_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cutting down ends at the layer and the feature that a failure needs."""
     monkeypatch.syspath_prepend(str(HERE))
     import fuzz

@@ -73,7 +73,9 @@ def test_many_orders_give_the_same_bits(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ("dropped wait", "late wait", "early update", "dropped record"))
-def test_a_race_shows(broken: str, chosen: list[chain.Compiled]) -> None:
+def test_some_order_of_a_plan_with_a_race_has_other_bits(
+    broken: str, chosen: list[chain.Compiled]
+) -> None:
     """Mutants that the checker refuses, run all the same: some order gives other bits. In some
     mutants the order that is wrong is a rare one."""
     for compiled in chosen[:2]:

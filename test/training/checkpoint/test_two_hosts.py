@@ -91,7 +91,9 @@ def test_ranks_that_differ_are_named_with_their_hosts(hosts: Hosts, runs: Runs) 
         assert words in output, output
 
 
-def test_the_cable_is_cut(hosts: Hosts, runs: Runs, whole: Runs) -> None:
+def test_hosts_that_are_cut_off_name_each_others_ranks(
+    hosts: Hosts, runs: Runs, whole: Runs
+) -> None:
     processes = started_until(hosts, runs, 5)
     hosts.cut()
     outputs = outputs_of(processes, 1)

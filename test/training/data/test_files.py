@@ -155,7 +155,9 @@ def order_of(kind: str, samples: int, ranks: int, epoch: int = 0) -> list[int]:
 
 @pytest.mark.parametrize("ranks", (1, 2))
 @pytest.mark.parametrize("kind", ("sequential", "blocks", "random"))
-def test_orders(kind: str, ranks: int, train: Train, tokens, tmp_path: pathlib.Path) -> None:
+def test_each_order_of_windows_is_what_the_page_says(
+    kind: str, ranks: int, train: Train, tokens, tmp_path: pathlib.Path
+) -> None:
     options = {"stride": 1} if kind == "random" else {}
     options |= {"block": 7} if kind == "blocks" else {}
     windows = step.windows(tokens, dtype="uint16", order=kind, **options)

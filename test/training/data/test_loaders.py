@@ -168,7 +168,7 @@ FAULTS = {
 
 @pytest.mark.quick
 @pytest.mark.parametrize("samples, is_rest", [(2, True), (8, False)])
-def test_only_a_smaller_batch_is_a_rest(samples: int, is_rest: bool) -> None:
+def test_drop_last_is_advised_for_smaller_batches_alone(samples: int, is_rest: bool) -> None:
     """Tests that no advice to drop the last batch is given where all are too large."""
     columns = [feeding.Column(name, torch.float32, [(4, 3)], 0, 48) for name in "xy"]
     batch = (torch.ones(samples, 3), torch.ones(samples, 3))

@@ -90,7 +90,7 @@ def test_rates_that_are_set_are_the_optimizers(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.provokes("FSDP-E0807")
-def test_only_rates_may_change(tmp_path: pathlib.Path) -> None:
+def test_a_change_of_a_groups_momentum_is_refused(tmp_path: pathlib.Path) -> None:
     ours = made()
     with fsdp_mlir.compile(ours, cache_dir=tmp_path) as run:
         run(ours.inputs)

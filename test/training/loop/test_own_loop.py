@@ -276,7 +276,7 @@ def test_steps_and_counts_are_whole_numbers(compile_step: Compile) -> None:
         ({"state.head.bias.step": -5}, "state.head.bias.step is -5; give the count of updates"),
     ],
 )
-def test_states_that_are_none_change_nothing(
+def test_invalid_states_are_refused_and_change_nothing(
     states: Any, words: str, compile_step: Compile
 ) -> None:
     with load(compile_step("mesh=1")) as run:

@@ -55,7 +55,7 @@ def test_the_exporters_rows_are_the_runtimes() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_number_is_c10s(row: DType) -> None:
+def test_a_dtypes_number_is_the_one_of_pytorch(row: DType) -> None:
     @torch.jit.script
     def number(x: torch.Tensor):  # type: ignore[no-untyped-def]
         return x.dtype

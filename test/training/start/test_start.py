@@ -84,7 +84,9 @@ def test_the_seed_changes_what_is_drawn(
     assert not torch.equal(run.weights["head.weight"], start.weights["head.weight"])
 
 
-def test_a_file_wins(archive: pathlib.Path, start: chain.Result, tmp_path: pathlib.Path) -> None:
+def test_weights_from_a_file_replace_recipes(
+    archive: pathlib.Path, start: chain.Result, tmp_path: pathlib.Path
+) -> None:
     compiled = lower(archive, tmp_path, "mesh=2")
     changed = {
         name: tensor + 1 if tensor.is_floating_point() else tensor
