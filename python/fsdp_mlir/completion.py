@@ -64,7 +64,7 @@ class Flag:
 
     @property
     def completes(self) -> str:
-        """As the script's table says it."""
+        """The flag's entry in the script's table."""
         if self.values:
             return " ".join(self.values)
         return "@path" if self.takes in PATHS else "@text"
@@ -80,7 +80,7 @@ def flags_of_train() -> list[Flag]:
 
 
 def flags_of_run(program: Path) -> list[Flag]:
-    """As fsdp-run lists them."""
+    """The flags that fsdp-run lists."""
     listed = subprocess.run([program, "--list-flags"], capture_output=True, text=True, check=True)
     lines = (line.split("\t") for line in listed.stdout.splitlines())
     return [Flag(name, takes or None, values.split()) for name, takes, values in lines]

@@ -25,12 +25,12 @@ def identified(kind: E, message: str) -> str:
 
 
 def unidentified(text: str) -> str:
-    """What `identified` made it of, to be quoted by another error."""
+    """`text` without the identifier at its end, for another error to quote."""
     return re.sub(r" \[FSDP-E[0-9]+\]$", "", text)
 
 
 def kind_of(error: OSError) -> E:
-    """Whether a file could not be read, or not be written, as far as the system says so."""
+    """The kind of a file's error: it could not be written, or could not be read."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
     return E.FILE_UNWRITABLE if is_full else E.FILE_UNREADABLE
 
@@ -149,7 +149,7 @@ class RankFailure(RunError):
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """One whose errors have their identifier, and the nearest name for one that is none."""
+    """A parser whose errors have identifiers, and name the flag nearest to an unknown one."""
 
     _located: Callable[[str], str] = staticmethod(str)
 

@@ -220,7 +220,7 @@ def _warn_half(names: StateNames, sharding: UnitTable) -> None:
 def _warn_unreached(
     program: Program, names: StateNames, wanted: StepProgram, optimizer: dict[str, Any]
 ) -> None:
-    """Of parameters that the optimizer holds: of others is said that it does not."""
+    """Warns of parameters that the optimizer holds and the loss does not reach."""
     (turn,) = wanted.turns
     held = {fqn for group in optimizer["groups"] for fqn in group["parameters"]}
     loss = f"the loss of {turn.name}" if turn.name else "the loss"

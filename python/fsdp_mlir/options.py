@@ -50,6 +50,6 @@ def checked_options(function: Function) -> Function:
 
 
 def checked_fields(cls: Class) -> Class:
-    """As `checked_options`, for the constructor of a class."""
+    """Does what `checked_options` does, for the constructor of a class."""
     cls.__init__ = checked_options(cls.__init__)
     return cls

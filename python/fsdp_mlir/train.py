@@ -52,7 +52,7 @@ Display = Union[TextDisplay, JsonDisplay]
 
 
 def export_flags(args: argparse.Namespace) -> list[str]:
-    """What the command line says instead of the step file."""
+    """The flags of export by which the command line overrides the step file."""
     return [] if args.accumulate is None else ["--accumulate", str(args.accumulate)]
 
 

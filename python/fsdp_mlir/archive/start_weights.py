@@ -149,7 +149,7 @@ def tensor_reads(path: Path) -> dict[str, _Read]:
 
 
 def _of_index(path: Path) -> dict[str, _Read]:
-    """Of the files that an index says the tensors are in."""
+    """Reads the files that an index names for the tensors."""
     index = parse_json(path.read_bytes())
     places = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
@@ -158,7 +158,7 @@ def _of_index(path: Path) -> dict[str, _Read]:
 
 
 def _of_all(files: list[Path], places: Mapping[str, str]) -> dict[str, _Read]:
-    """Of several files; `places` has the file of each tensor that an index names."""
+    """Reads several files; `places` has the file of each tensor that an index names."""
     reads: dict[str, _Read] = {}
     holders: dict[str, Path] = {}
     for file in files:
@@ -202,7 +202,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _saved(path: Path) -> dict[str, _Read]:
-    """Of a file of `torch.save`, of which only tensors are read: nothing in it is run."""
+    """Reads the tensors of a file of `torch.save`, and runs nothing in it."""
     try:
         content = load_plain(path)
     except ValueError as error:

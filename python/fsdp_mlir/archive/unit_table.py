@@ -146,7 +146,7 @@ def _describe_precision(policy: MixedPrecisionPolicy) -> dict[str, Any]:
 def _casts(
     units: dict[str, Unit], members: dict[str, list[str]], names: StateNames
 ) -> dict[str, torch.dtype]:
-    """What parameters are computed with, where that is another dtype than their own."""
+    """The dtypes that parameters are computed in, where they are not their own."""
     casts = {}
     for name, unit in units.items():
         dtype = unit.mp_policy.param_dtype
@@ -186,7 +186,7 @@ def _check_inside(model: nn.Module) -> None:
 
 
 def _units_by_path(model: nn.Module) -> dict[str, Optional[Unit]]:
-    """For each path of each module the innermost unit that it lies in."""
+    """The innermost unit around each module, by each of the module's paths."""
     places: dict[str, Optional[Unit]] = {}
     for path, module in model.named_modules(remove_duplicate=False):
         path = plain_path(path)

@@ -75,7 +75,7 @@ def other_numbers(holders: Sequence[Holder]) -> Iterator[None]:
 
 
 def _optimizers(holders: Sequence[Holder]) -> list[torch.optim.Optimizer]:
-    """Those among `holders`, and those of the schedulers, each once."""
+    """The optimizers among `holders` and those of the schedulers, each once."""
     held = [getattr(holder, "optimizer", holder) for holder in holders]
     return list({id(optimizer): optimizer for optimizer in held}.values())
 

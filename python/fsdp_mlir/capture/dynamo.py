@@ -116,7 +116,7 @@ def _changed_where_run(loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]
 
 
 def _lifted(forward: fx.GraphModule, batch: tuple[torch.Tensor, ...]) -> Sequence[Any]:
-    """What the placeholders of a graph of Dynamo's stand for: all that the code reads."""
+    """The values of the placeholders of a graph of Dynamo's: all that the code reads."""
     # What makes a library's object again, such as an output that metrics read by name, calls `type`,
     # which Dynamo looks for among the module's own names alone.
     for code in (forward._dynamo_bytecode_flatten, forward._dynamo_bytecode_unflatten):

@@ -40,7 +40,7 @@ def named_where_followed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def named_where_run() -> Iterator[None]:
-    """As `named_where_followed`, for code that runs."""
+    """Does what `named_where_followed` does, for code that runs."""
     with _told() as places:
         handle = _handle(places, logging.Logger.handle)
         with (

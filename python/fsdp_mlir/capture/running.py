@@ -111,7 +111,7 @@ class RunStep(torch.nn.Module):
 
     @property
     def dropped(self) -> Mapping[str, ExportError]:
-        """Of its names, those of buffers that hold nothing for the next step."""
+        """The names of buffers that hold nothing for the next step."""
         return self._own.dropped
 
     def trials(self, batch: Sequence[torch.Tensor]) -> Trials:
@@ -120,7 +120,7 @@ class RunStep(torch.nn.Module):
         return Trials(self._loss, inputs, self.names, self.whole_numbers)
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """What this module has for a tensor of the model."""
+        """The tensor that this module has for a tensor of the model."""
         return self._own.of(tensor)
 
     def _check_written(self, batch: Sequence[torch.Tensor]) -> None:

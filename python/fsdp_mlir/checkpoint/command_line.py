@@ -27,7 +27,7 @@ _INTO = "the folder of checkpoints to put it into"
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:
-    """What reads a whole number of this range."""
+    """A function that reads a whole number of this range."""
 
     def read(text: str) -> int:
         # No number in question has more digits.
@@ -135,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(args: argparse.Namespace) -> str:
-    """What is to be printed."""
+    """Runs the command; returns the text to print."""
     if args.command == "import":
         return str(_import(args))
     with open_checkpoint(args.path) as checkpoint:

@@ -56,7 +56,7 @@ def _write_folder(
 
 
 def _shards(tensors: list[Tensor], max_bytes: int) -> list[list[Tensor]]:
-    """In order, as many as fit into each; at least one, and one list where there is no tensor."""
+    """The tensors of each file, in order: as many as fit, but at least one."""
     shards: list[list[Tensor]] = [[]]
     for tensor in tensors:
         if shards[-1] and sum(t.bytes for t in shards[-1]) + tensor.bytes > max_bytes:

@@ -12,7 +12,7 @@ from .reader import Checkpoint
 
 
 def summary(checkpoint: Checkpoint) -> dict[str, Any]:
-    """In values that JSON has. Bytes are those of one value of each tensor."""
+    """The checkpoint's facts in values that JSON has. Bytes are those of one value of each tensor."""
     manifest = checkpoint.manifest
     run = vars(manifest.run) | {
         "epoch_losses": list(map(json_number, manifest.run.epoch_losses)),

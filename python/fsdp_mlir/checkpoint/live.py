@@ -206,7 +206,7 @@ def _optimizer_state(model: torch.nn.Module, optimizer: Optimizers) -> dict[str,
 
 
 def _tensors_of(states: dict[str, dict[str, Any]]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Those that are kept, by their names in checkpoints."""
+    """The states that checkpoints keep, by their names there."""
     for name, own in states.items():
         for key, value in own.items():
             if isinstance(value, torch.Tensor) and key != "step":
@@ -249,7 +249,7 @@ def _compare(
 
 
 def _give(target: torch.Tensor, checkpoint: Checkpoint, tensor: Tensor, rank: int) -> None:
-    """Of a DTensor, the part that is this rank's."""
+    """Reads a tensor into `target`; of a DTensor, this rank's part."""
     value = checkpoint.tensor(tensor, rank if rank in tensor.ranks() else 0).to(target.device)
     if isinstance(target, DTensor):
         placed = distribute_tensor(value, target.device_mesh, target.placements, src_data_rank=None)

@@ -26,7 +26,7 @@ def hash_of(data: Any) -> str:
 
 
 def hashes_of(data: np.ndarray) -> list[str]:
-    """Of each block of the bytes `data`."""
+    """The hash of each block of the bytes `data`."""
     return [
         hash_of(data[begin : begin + BLOCK_BYTES]) for begin in range(0, len(data), BLOCK_BYTES)
     ]
@@ -88,7 +88,7 @@ class Tensor:
 
     @property
     def bytes(self) -> int:
-        """Of one value of it."""
+        """The bytes of one value of it."""
         return elements.byte_count(self.dtype, self.shape)
 
     @property
@@ -100,17 +100,17 @@ class Tensor:
 
     @property
     def key(self) -> str:
-        """Of optimizer state: its name among those of its parameter."""
+        """The name of an optimizer state among those of its parameter."""
         return self.name[len(self.parameter) + 1 :]
 
     def chunks_of(self, rank: int) -> tuple[Chunk, ...]:
-        """Those that make a rank's value."""
+        """The chunks that make up a rank's value."""
         if not self.per_rank:
             return self.chunks
         return tuple(chunk for chunk in self.chunks if chunk.rank == rank)
 
     def ranks(self) -> list[int]:
-        """Those that have a value of their own; rank 0 where it is everybody's."""
+        """The ranks that have a value of their own; rank 0 alone where all share one."""
         return sorted({chunk.rank for chunk in self.chunks}) if self.per_rank else [0]
 
 

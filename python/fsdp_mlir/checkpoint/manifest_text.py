@@ -63,7 +63,7 @@ def _hash_field(text: bytes) -> bytes:
 
 
 def _tensor_json(tensor: Tensor) -> dict[str, Any]:
-    """What has its default is left out."""
+    """The fields of a tensor; those that have their defaults are left out."""
     result: dict[str, Any] = {"name": tensor.name, "role": tensor.role}
     if tensor.parameter:
         result["parameter"] = tensor.parameter

@@ -120,7 +120,7 @@ class Skeleton:
         return {key: first[key] if key in first else _counted(v, 0) for key, v in example.items()}
 
     def _value(self, name: str, example: Any, tensor: Optional[Tensor], taken: int) -> Any:
-        """What a state is, where after the first step of an example it is `example`."""
+        """A state's value; `example` is that of the same state after the first step of an example."""
         if tensor is not None:
             return self.place(tensor)
         if example is None or _is_count(example):
@@ -143,7 +143,7 @@ class Skeleton:
         }
 
     def _scalar(self, key: str) -> float:
-        """Of the scaler; 0 where there is none."""
+        """A state of the scaler; 0 where it is not there."""
         tensor = self.checkpoint.manifest.find(SCALER + key)
         return self.checkpoint.tensor(tensor).item() if tensor else 0.0
 

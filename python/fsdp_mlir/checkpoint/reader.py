@@ -118,11 +118,11 @@ class Checkpoint:
         return whole
 
     def tensor(self, tensor: Tensor, rank: int = 0) -> torch.Tensor:
-        """As read(), in PyTorch's form."""
+        """Reads a whole tensor, in PyTorch's form."""
         return elements.as_tensor(self.read(tensor, rank), tensor.dtype, tensor.shape)
 
     def loader_state(self, loader: Loader) -> bytes:
-        """What a rank's loader said of where it was. Raises Damage."""
+        """The state that a rank's loader saved. Raises Damage."""
         path = self.path / loader_name(loader.rank)
         try:
             state = read_regular(path, loader.bytes)
@@ -163,7 +163,7 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
 
 
 def _require_own_name(checkpoint: Checkpoint) -> None:
-    """Which is the newest of a folder is said by names (requireOwnName() of the runtime)."""
+    """Raises Damage where the folder has another step's name, as the runtime's requireOwnName() does."""
     step = checkpoint.manifest.run.step
     own = step_name(step)
     if checkpoint.path.name != own:

@@ -44,7 +44,7 @@ class Step:
 
     @property
     def groups(self) -> list[dict[str, Any]]:
-        """Of the optimizer: `parameters` by name, and `hyperparameters`."""
+        """The optimizer's groups: `parameters` by name, and `hyperparameters`."""
         return self.metadata["optimizer"]["groups"]
 
     @property

@@ -43,7 +43,7 @@ def _laid_out(tensor: Tensor, files: int) -> Tensor:
 
 
 def _entries_of_files(tensors: Sequence[Tensor], files: int) -> list[dict[str, Entry]]:
-    """What each file's header says. Wide types come first, which keeps every tensor aligned."""
+    """The entries of each file's header. Wide types come first, which keeps every tensor aligned."""
     entries: list[dict[str, Entry]] = [{} for _ in range(files)]
     for tensor in sorted(tensors, key=lambda tensor: -element_bytes(tensor.dtype)):
         dtype = dtype_row(tensor.dtype).dtype
@@ -102,7 +102,7 @@ def write_checkpoint(
 
 
 def _write_file(path: Path, content: bytes) -> None:
-    """To the disk."""
+    """Writes a file, and flushes it to the disk."""
     with open(path, "wb") as file:
         file.write(content)
         file.flush()

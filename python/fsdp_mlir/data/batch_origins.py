@@ -35,7 +35,7 @@ class Origin(NamedTuple):
         return "" if self.worker is None else f"worker {self.worker}"
 
     def of_row(self, row: int) -> str:
-        """Of one row of the batch."""
+        """The words for one row of the batch."""
         samples = self.samples
         if not isinstance(samples, (list, tuple)) or row >= len(samples):
             return str(self)
@@ -66,7 +66,7 @@ class Asked:
         self._have_more = getattr(iterator, "_workers_status", ())  # PyTorch's own list
 
     def origin(self, number: int, samples: Any) -> Origin:
-        """Of batch `number`, which has these samples."""
+        """The origin of batch `number`, which has these samples."""
         # Workers take turns, unless the first one ready is taken, or one has no more.
         by_turns = self._in_order and not (self._is_iterable and not all(self._have_more))
         return Origin(
@@ -92,7 +92,7 @@ def asked_by(iterator: Any) -> Optional[Asked]:
 
 
 def asked_of(pids: Sequence[int]) -> Optional[Asked]:
-    """What was asked of worker processes, of which only the numbers are known."""
+    """The requests to worker processes, of which only the numbers are known."""
     return next((one for one in reversed(_lately) if set(one.pids) & set(pids)), None)
 
 
@@ -138,7 +138,7 @@ def arrays_of(batch: Any) -> list[Array]:
 
 
 def origin_of(batch: Any) -> Optional[Origin]:
-    """Of a batch that has a tensor or an array as a DataLoader gave it."""
+    """The origin of a batch that still has a tensor or an array as a DataLoader gave it."""
     arrays = arrays_of(batch)
     for refs, origin in reversed(_recent):
         known = [ref() for ref in refs]
@@ -156,7 +156,7 @@ def words_of(batch: Any, row: int = -1) -> str:
 
 
 def words_of_step(given: Any, number: int, row: int) -> str:
-    """As words_of() of batch `number` of what a step was given: a batch, or a list of some."""
+    """words_of() of batch `number` of those that a step was given, one or a list."""
     return words_of(given[number] if isinstance(given, (list, tuple)) else given, row)
 
 

@@ -98,11 +98,11 @@ class Parquet:
         self._epoch, self._begin = epoch, 0
 
     def state_dict(self) -> dict[str, int]:
-        """Behind the batch that was given last."""
+        """The place after the batch that was given last."""
         return {"epoch": self._epoch, "batches": self._given}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """The next pass begins behind that batch; no row group before it is read."""
+        """Lets the next pass begin after that batch, without reading the row groups before it."""
         self._epoch, self._begin = state["epoch"], state["batches"]
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:

@@ -115,7 +115,7 @@ _SAFETENSORS |= {"U16": "uint16", "U32": "uint32"}
 
 
 def parts_of(path: str, columns: Optional[Sequence[str]]) -> list[dict[str, Range]]:
-    """By name what a file has: of Arrow, each of its record batches."""
+    """The arrays of a file's parts by name: of Arrow, those of each record batch."""
     if not path.endswith(".arrow"):
         return [_tensors_of(path)]
     path = os.path.abspath(path)
@@ -129,7 +129,7 @@ def parts_of(path: str, columns: Optional[Sequence[str]]) -> list[dict[str, Rang
 
 
 def _tensors_of(path: str) -> dict[str, Range]:
-    """By name the tensors of a safetensors file, of which the header alone is read."""
+    """The tensors of a safetensors file by name; only its header is read."""
     path = os.path.abspath(path)
     try:
         with open_regular(path) as file:

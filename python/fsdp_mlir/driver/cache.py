@@ -80,7 +80,7 @@ def unchanged(known: dict[str, Any]) -> bool:
 
 
 def fingerprints(variables: Mapping[str, Optional[str]]) -> dict[str, str]:
-    """By name, what tells one value of a variable from another; values may be secrets."""
+    """A fingerprint of each variable's value by name: values may be secrets."""
     return {name: key_of(value) for name, value in variables.items()}
 
 
@@ -171,7 +171,7 @@ class Cache:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """While no other process takes an entry, stores one or removes one."""
+        """Within it, no other process takes, stores or removes an entry."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "lock", "a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -83,7 +83,7 @@ def gives_outputs(metadata: dict[str, Any]) -> bool:
 
 
 def metrics_of(metadata: dict[str, Any]) -> list[str]:
-    """What a step logs, and `eval_` what it evaluates to."""
+    """The names that a step logs, and with `eval_` those that it evaluates to."""
     names = ["loss"]
     # Those of training first; of other shapes a program has the same ones.
     programs = sorted(metadata.get("programs", {}).items(), key=lambda item: item[0] == "eval")

@@ -29,7 +29,7 @@ def positive(text: str) -> int:
 
 
 def path(text: str) -> Path:
-    """One that is named: that of a shell's variable that is not set would be the current folder."""
+    """A path that is not empty: an unset variable of the shell would name the current folder."""
     if not text:
         raise argparse.ArgumentTypeError("its value is empty; is a variable of the shell not set?")
     return Path(text)
@@ -204,7 +204,7 @@ def make_parser() -> ArgumentParser:
 
 
 def flags_of(parser: ArgumentParser) -> dict[str, argparse.Action]:
-    """What may stand in a file, by the flag without its dashes."""
+    """The flags that a settings file may have, by their names without dashes."""
     left_out = {"help", "help-all", "config", "dry-run", "verbose"}
     return {
         name[2:]: action

@@ -79,7 +79,7 @@ def check_written(args: argparse.Namespace) -> None:
 
 
 def note_of_saved(path: Path) -> Optional[str]:
-    """What to note of weights that are saved under a name of torch.save's; None: nothing."""
+    """A note on weights that are saved under a name of torch.save's; None: there is nothing to note."""
     if path.suffix not in (".pt", ".pth", ".bin", ".ckpt"):
         return None
     return (

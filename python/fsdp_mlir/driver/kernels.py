@@ -17,7 +17,7 @@ def table_in(cache: Cache, tool: Path) -> Path:
 
 
 def processor() -> list[str]:
-    """What tells a kind of processor from others, as the system has it."""
+    """The lines of /proc/cpuinfo that tell kinds of processors apart."""
     known = ("vendor_id", "cpu family", "model", "model name", "flags")  # x86
     known += ("CPU implementer", "CPU part")  # ARM
     first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]

@@ -14,7 +14,7 @@ from . import programs
 
 
 def meeting_flags(args: argparse.Namespace) -> list[Any]:
-    """Where the ranks are, and meet."""
+    """The flags that say where ranks are and where they meet."""
     flags = ["--nproc", args.nproc]
     if args.nnodes > 1:
         flags += ["--nnodes", args.nnodes, "--node-rank", args.node_rank]

@@ -26,10 +26,10 @@ class Outlet:
         return len(text)
 
     def flush(self) -> None:
-        """Each text was, when it was written."""
+        """Does nothing: each text was flushed when it was written."""
 
     def __getattr__(self, name: str) -> Any:
-        """What else there is of a stream, such as `isatty`."""
+        """All else is the stream's own, such as `isatty`."""
         return getattr(self._stream, name)
 
     def _break(self, error: OSError) -> None:

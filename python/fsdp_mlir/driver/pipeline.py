@@ -37,7 +37,7 @@ class Options:
         return [(name, _QUOTES.sub(r"\2", value)) for name, _, value in parts]
 
     def get(self, name: str) -> Optional[str]:
-        """Its value; None where it is not given."""
+        """An option's value; None where it is not given."""
         return dict(self.items()).get(name)
 
     def adding(self, name: str, value: str) -> Options:
@@ -70,7 +70,7 @@ class Command:
     target: str
 
     def arguments(self, folder: Path) -> list[str | Path]:
-        """What stands behind the program on a command line, of files in `folder`."""
+        """The program's arguments, with files in `folder`."""
         target = [self.target] if self.tool == "fsdp-run" else ["-o", folder / self.target]
         return [folder / self.source, *self.flags, *target]
 

@@ -79,12 +79,12 @@ def columns_of(data: Path) -> dict[str, int]:
 
 
 def sample_count(data: Path) -> Optional[int]:
-    """Of a data set, as its first column has it; None where that is not known."""
+    """The number of samples of a data set, by its first column; None where that is not known."""
     return next(iter(columns_of(data).values()), None)
 
 
 def data_beside(archive: Path, kind: str = "data") -> Optional[Path]:
-    """What export wrote as `data` or `eval`: tensors, or a description of files."""
+    """The file that export wrote as `data` or `eval`: tensors, or a description of files."""
     for suffix in ("safetensors", "json"):
         if (path := archive.with_suffix(f".{kind}.{suffix}")).exists():
             return path
@@ -98,7 +98,7 @@ def batch_of(metadata: dict[str, Any]) -> Optional[int]:
 
 
 def steps_of_epoch(metadata: dict[str, Any], samples: Optional[int], ranks: int) -> Optional[int]:
-    """As the runtime counts them; None where that is not known."""
+    """The number of steps in an epoch, as the runtime counts them; None where that is not known."""
     batch = batch_of(metadata)
     if samples is None or not batch:
         return None

@@ -18,7 +18,7 @@ from .sources import record_sources
 
 
 def written_before(path: Path, when: float) -> bool:
-    """What appeared during the export is a result of it, not a cause."""
+    """Whether a file was there before the export. One that appeared during it is a result, not a cause."""
     try:
         return path.stat().st_mtime < when
     except OSError:

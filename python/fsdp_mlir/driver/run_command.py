@@ -19,7 +19,7 @@ START = "start.safetensors"
 
 
 def checkpoint_flags(args: argparse.Namespace) -> dict[str, Any]:
-    """What the user gave about checkpoints, with the folder that they need; empty: nothing."""
+    """The user's flags for checkpoints, with the folder that they need; empty where there are none."""
     found = _given(args, CHECKPOINT_FLAGS)
     return {"--checkpoint-dir": args.out / "checkpoints", **found} if found else {}
 
@@ -68,7 +68,7 @@ def run_command(
 
 
 def flags_as_given(args: argparse.Namespace, out: Path, trace: Optional[Path]) -> list[Any]:
-    """What a run's command says beside the files that stages before it write."""
+    """The flags of a run's command, without the files that the stages before it write."""
     command: list[Any] = meeting_flags(args)
     for name in ("steps", "epochs"):
         if getattr(args, name):

@@ -44,7 +44,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a run takes from its settings file, and from no flag, as patterns of errors have it."""
+    """The settings that a run takes from its file and not from a flag, as patterns for texts of errors."""
 
     path: Optional[Path] = None
     patterns: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ def _checked(path: Path, key: str, value: Any, action: argparse.Action) -> Any:
 
 
 def as_flags(settings: Settings) -> list[str]:
-    """The same as a command line, without the step file."""
+    """The settings as a command line, without the step file."""
     words = [
         f"--{key}" if value is True else f"--{key}={value}"
         for key, value in settings.flags.items()

@@ -89,7 +89,7 @@ def _watched(read: Any) -> Any:
 
 
 def _is_local_code(frame: Optional[FrameType]) -> bool:
-    """Of the first caller that is a file: Python's own modules of the environment are none."""
+    """Whether the first caller that is a file is neither Python's own nor the environment's."""
     while frame is not None and frame.f_code.co_filename.startswith("<"):
         frame = frame.f_back
     return frame is not None and is_local(frame.f_code.co_filename)

@@ -55,7 +55,7 @@ def find_tools() -> dict[str, Path]:
 
 
 def failed(stage: str, output: str, code: int) -> StageError:
-    """What to say of a program that ended with `code`: what it said, which has its identifier."""
+    """The error of a program that ended with `code`: its own text, which has its identifier."""
     place = f"{stage}: " if stage else ""
     if line := error_line(output):
         # One that is no word of this project, as what a step file says of its own flags, has none.
@@ -77,7 +77,7 @@ def error_line(output: str) -> str:
 
 
 def traceback_of(lines: Sequence[str]) -> str:
-    """What a loader's process said when it failed: its traceback, up to the error of the run."""
+    """The traceback of a loader's process that failed, up to the error of the run."""
     begins = [i for i, line in enumerate(lines) if line.startswith("Traceback ")]
     ends = [i for i, line in enumerate(lines) if line.startswith("error: ")]
     if not begins:
@@ -149,7 +149,7 @@ def status(code: int) -> int:
 
 
 def torch_version() -> str:
-    """Without importing it, which would take seconds."""
+    """The version of PyTorch, without importing it, which would take seconds."""
     try:
         return metadata.version("torch")
     except metadata.PackageNotFoundError:
@@ -215,7 +215,7 @@ def described_files(folder: Path) -> set[str]:
 
 
 def digest_of_exporter() -> str:
-    """Of this package, whose files the list of what an export read leaves out."""
+    """The digest of this package, whose files are not in the list of what an export read."""
     sources = sorted(Path(package.FOLDER).rglob("*.py"))
     return key_of([digest(source) for source in sources])
 

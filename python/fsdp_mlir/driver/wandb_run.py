@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional
 
 
 def why_not() -> Optional[str]:
-    """What is missing for it; None: nothing."""
+    """The reason why Weights & Biases cannot be used; None: it can."""
     if importlib.util.find_spec("wandb") is None:
         return "--wandb needs the package wandb: pip install wandb, then wandb login"
     return None

@@ -208,7 +208,7 @@ def _tell(said: str) -> None:
 
 
 class _Board:
-    """Where rank 0 says something that the others wait for, before they meet to train."""
+    """The place where rank 0 leaves what the others wait for, before they meet to train."""
 
     _numbers = itertools.count()  # all ranks compile alike
     _kept: list[Any] = []  # rank 0 may serve a store, which others still read

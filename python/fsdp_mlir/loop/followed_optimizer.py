@@ -106,7 +106,7 @@ class FollowedOptimizer:
                 optimizer._opt_called = True
 
     def _groups(self) -> list[dict[str, Any]]:
-        """None where an optimizer is gone."""
+        """The groups; None where an optimizer is gone."""
         optimizers = [optimizer for part in self.parts if (optimizer := part()) is not None]
         if len(optimizers) < len(self.parts):
             return []

@@ -115,7 +115,7 @@ def _updates(session: Any) -> int:
 def _checked(
     given: Mapping[str, torch.Tensor], targets: Mapping[str, Entry], counts: list[str]
 ) -> dict[str, torch.Tensor]:
-    """What is given, in the form of the run's states; raises RunError where it has not that."""
+    """The given states in the form of the run's; raises RunError where one does not fit."""
     if not isinstance(given, Mapping):
         raise RunError(
             E.RUN_STATE,
@@ -152,7 +152,7 @@ def _checked(
 
 
 def _placements(entry: Entry, axes: list[Axis]) -> tuple[Any, ...]:
-    """Over the plan's mesh: what is cut is cut over the axis of shards."""
+    """The placements of a state over the plan's mesh: what is cut is cut over the axis of shards."""
     from torch.distributed.tensor import Replicate, Shard
 
     dim = entry["shard_dim"]

@@ -156,7 +156,7 @@ def _content(path: Path) -> Optional[bytes]:
 
 
 def _parsed(path: Path, parse: Callable[[str], Json]) -> Optional[Json]:
-    """What a file says in JSON or TOML; None: there is none."""
+    """The contents of a JSON or TOML file; None where there is no file."""
     content = _content(path)
     if content is None:
         return None

@@ -29,7 +29,7 @@ def of_time(microseconds: float) -> str:
 
 
 def with_micro(said: str) -> str:
-    """What the compiler says in ASCII, "17.0 us", as the page writes it."""
+    """A time that the compiler writes in ASCII, "17.0 us", as the page writes it."""
     return re.sub(r"(\d) us\b", "\\1 µs", said)
 
 

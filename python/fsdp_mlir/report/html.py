@@ -96,7 +96,7 @@ def long_table(
 
 @contextlib.contextmanager
 def rows_at_most(count: int) -> Iterator[None]:
-    """What is written inside lists at most so many rows of anything."""
+    """Within it, a list is written with at most so many rows."""
     token = _most_rows.set(count)
     try:
         yield
@@ -105,12 +105,12 @@ def rows_at_most(count: int) -> Iterator[None]:
 
 
 def listed(rows: Sequence[Any]) -> Sequence[Any]:
-    """Those of a list's rows that the page has room for."""
+    """The rows of a list that the page has room for."""
     return rows[: _most_rows.get()]
 
 
 def left_out(rows: Sequence[Any], where: str) -> str:
-    """What to say behind a list's name: nothing, or how many are listed, and where all are."""
+    """The words after a list's name: none, or how many rows are listed and where all are."""
     if len(listed(rows)) == len(rows):
         return ""
     return f" (the first {len(listed(rows)):,} are listed; all are in {where})"

@@ -149,7 +149,7 @@ def _page(run: Run, shown: Timeline, bars: int) -> str:
 
 
 def _facts(run: Run, shown: Timeline) -> dict[str, Any]:
-    """What the pictures are drawn from, and what tests compare with the programs' own figures."""
+    """The facts that pictures are drawn from, and that tests compare with the programs' own figures."""
     return {
         "plan": run.plan["plan"],
         "predicted_us": sections.predicted_us(run),

@@ -136,7 +136,7 @@ def _together(span: Span, commands: list[Json]) -> Json:
 
 
 def _peaks(points: list[Any], most: int) -> list[Any]:
-    """Of so many neighbours the one with most bytes, where there are more than `most` points."""
+    """At most `most` points: of each group of neighbours, the one with the most bytes."""
     of = -(-len(points) // most)
     return [
         max(points[i : i + of], key=lambda point: sum(point[1])) for i in range(0, len(points), of)
@@ -184,7 +184,7 @@ def nanoseconds(microseconds: float) -> int:
 
 
 def _steps(events: list[Json]) -> dict[int, tuple[int, int]]:
-    """By step: when its first run begins, and its last one ends."""
+    """The begin of each step's first run, and the end of its last one."""
     found: dict[int, tuple[int, int]] = {}
     for event in events:
         if event["ph"] == "X" and event["cat"] == "step":

@@ -28,7 +28,7 @@ class Wait:
 
 
 def waits(shown: Timeline) -> list[Wait]:
-    """Of the step that was measured, the commands that kept most first."""
+    """The waits of the measured step, the longest first."""
     ranks = [bars for bars in shown.processes if bars.step]
     begins = [_begins(bars, shown) for bars in ranks]
     first = {bars.name: _first_of(bars) for bars in ranks}
@@ -73,7 +73,7 @@ def _first_of(bars: Bars) -> int:
 
 
 def _begins(bars: Bars, shown: Timeline) -> dict[str, list[int]]:
-    """By collective: when this rank started it, in each run of it."""
+    """The times at which this rank started each collective, run by run."""
     begins: dict[str, list[int]] = {}
     for _, lane in bars.lanes:
         for begin, _, row in lane:

@@ -42,7 +42,7 @@ class Functions(TorchFunctionMode):
 
 @contextlib.contextmanager
 def following(trace: Trace) -> Iterator[None]:
-    """What runs inside is followed by `trace`."""
+    """Within it, `trace` follows what runs."""
 
     def replaced(function: Callable[..., Any], op: str) -> Callable[..., Any]:
         def compute(*args: Any) -> Any:

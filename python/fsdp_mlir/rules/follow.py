@@ -98,7 +98,7 @@ class Follower:
         return {x: self.pool.constant(y) for x, y in zip(self.scheduled, row) if y is not None}
 
     def _in_all_steps(self, comparison: Comparison) -> Optional[bool]:
-        """How a comparison of scheduled numbers goes; None: not always the same way."""
+        """The result of a comparison of scheduled numbers; None where it changes from step to step."""
         op, a, b = comparison
         outcome: Optional[bool] = None
         for row in self._rows:

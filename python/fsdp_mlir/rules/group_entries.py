@@ -41,7 +41,7 @@ class KeptEntry:
     dtype: Optional[torch.dtype]
 
     def found(self, trace: Trace, number: Expr) -> Any:
-        """What a step finds there, where it is `number`."""
+        """The value that a step finds in an entry, which is `number`."""
         if self.dtype is None:
             return Number(trace, number)
         return trace.make((), (), self.dtype, number)
@@ -72,7 +72,7 @@ def plain_entries(options: dict[str, Any], optimizer: torch.optim.Optimizer) -> 
 
 
 def kept_entries(entries: Mapping[str, Any]) -> dict[str, KeptEntry]:
-    """Those that steps change."""
+    """The entries that steps change."""
     return {key: value for key, value in entries.items() if isinstance(value, KeptEntry)}
 
 

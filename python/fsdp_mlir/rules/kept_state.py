@@ -109,7 +109,7 @@ def left_state(trace: Trace, value: torch.Tensor) -> Expr:
 
 
 def kept_of(trace: Trace, state: dict[str, Any]) -> dict[str, Any]:
-    """What is left of a parameter's state behind a step: of tensors, what they were."""
+    """The state that a step leaves of a parameter; tensors as they were then."""
 
     def kept(_: str, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):

@@ -58,7 +58,7 @@ class Schedule:
 
 
 def constant_rates(optimizer: Any) -> Schedule:
-    """What changes where nothing is scheduled: nothing, but learning rates may."""
+    """The numbers that may change where nothing is scheduled: the learning rates."""
     for index, group in enumerate(optimizer.param_groups):
         if group.get("lr") is None:
             raise ExportError(

@@ -51,7 +51,7 @@ class StateNumbers:
         }
 
     def found(self, index: int, name: str) -> Expr:
-        """What a step finds of one that is not fixed."""
+        """The value that a step finds in a number that is not fixed."""
         if (index, name) in self.formers:
             return self.pool.make("former", self.formers[index, name], name)
         return self.pool.make("step", -1)

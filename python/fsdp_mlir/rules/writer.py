@@ -95,7 +95,7 @@ class RuleWriter:
         return {"name": name, "role": role} | ({"fqn": fqn} if fqn else {})
 
     def _result(self, place: str, value: Expr) -> Expr:
-        """What another input is would be overwritten before it is read."""
+        """A result; a copy where it is another input, which may be overwritten before it is read."""
         if value.op != "input" or value.operands[1] in (place, "grad"):
             return value
         return self._pool.make(
@@ -248,7 +248,7 @@ class RuleWriter:
 
 
 def _calls(values: Sequence[Any]) -> set[Expr]:
-    """Those that `values` follow from."""
+    """The calls that `values` are computed from."""
     found: set[Expr] = set()
 
     def visit(value: Any) -> None:

@@ -198,7 +198,7 @@ class StateNames:
         return (self.buffers[fqn] for fqn in self.settled if fqn in self.buffers)
 
     def unsettled(self, paths: Iterable[str]) -> set[str]:
-        """Those of the named buffers that may be settled yet."""
+        """The named buffers that may still be settled."""
         return set(map(plain_path, paths)) - self.settled.keys() - self.deciding
 
     def check_settled(self, updated: Iterable[str]) -> None:

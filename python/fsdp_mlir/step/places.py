@@ -35,7 +35,7 @@ def in_short(path: str, line: Union[int, str]) -> str:
 
 
 def at_line(line: str, text: str) -> str:
-    """What is said of a line, `file.py:31: text`; the text alone where the line is not known, ""."""
+    """`file.py:31: text`, or the text alone where the line is "", not known."""
     return f"{line}: {text}" if line else text
 
 
@@ -82,6 +82,6 @@ def line_of(frame: Optional[FrameType]) -> str:
 
 
 def trace_of(frame: FrameType) -> str:
-    """What a trace has of a frame, behind the user's own line that led to it."""
+    """A frame's text in a trace, after the user's own line that led to it."""
     frames = dict.fromkeys(filter(None, (innermost(frame, package.is_local), frame)))
     return "\n".join(f'File "{f.f_code.co_filename}", line {f.f_lineno}' for f in frames)

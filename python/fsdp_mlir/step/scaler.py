@@ -48,7 +48,7 @@ def describe_scaler(scaler: Optional[torch.amp.GradScaler]) -> Optional[dict[str
 
 
 def scaler_states(scaler: Optional[torch.amp.GradScaler]) -> dict[str, torch.Tensor]:
-    """What the scaler remembers from step to step, as it is now, by the state's name."""
+    """The states that the scaler keeps from step to step, by name, as they are now."""
     if scaler is None:
         return {}
     tracker = scaler.state_dict()["_growth_tracker"]

@@ -8,7 +8,7 @@ import torch
 
 
 def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Those of a tensor that lies row by row."""
+    """The strides of a row-major tensor."""
     strides: list[int] = []
     step = 1
     for size in reversed(shape):
@@ -18,7 +18,7 @@ def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def memory_order(tensor: torch.Tensor) -> list[int]:
-    """Its dimensions, from the one that steps farthest in memory on."""
+    """The dimensions of a tensor, in the order of their strides, the largest first."""
     return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)  # stable
 
 

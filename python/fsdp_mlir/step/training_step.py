@@ -184,7 +184,7 @@ class TrainingStep:
             )
 
     def _check_options_of_turns(self) -> None:
-        """What belongs to one loss, and has no meaning with several."""
+        """Raises ExportError: an option belongs to a single loss, and has no meaning with several."""
         names = ", ".join(turn.name for turn in self.turns)
         if self.accumulate > 1:
             raise ExportError(
@@ -208,7 +208,7 @@ class TrainingStep:
         return self.inputs[column_names(named)[0]].shape[0]
 
     def steps_per_epoch(self, ranks: int) -> Optional[int]:
-        """None where an epoch has no length."""
+        """The number of steps in an epoch; None where an epoch has no length."""
         if self.data is None or self.batch_size is None:
             return None
         name = column_names(self.data)[0]

@@ -120,7 +120,7 @@ def roi_pool(
 
 
 def _rounded(value: torch.Tensor) -> torch.Tensor:
-    """To the nearest whole number, and halves away from zero, as C++ has it."""
+    """Rounds to the nearest whole number, and halves away from zero, as C++ does."""
     return torch.where(value < 0, (value - 0.5).ceil(), (value + 0.5).floor())
 
 

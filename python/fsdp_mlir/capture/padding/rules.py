@@ -86,7 +86,7 @@ def _scalar_tensor(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _apart(*names: str) -> Rule:
-    """Of operators that mix elements along the dimensions in these arguments alone."""
+    """The rule of operators that mix elements only along the dimensions in these arguments."""
 
     def rule(form: StaticForm, node: fx.Node) -> fx.Node:
         values = arguments_of(node)
@@ -101,7 +101,7 @@ def _apart(*names: str) -> Rule:
 
 
 def _batches(first: Callable[[dict[str, Any]], int]) -> Rule:
-    """Of operators for which the first dimensions are a batch, whose samples do not meet."""
+    """The rule of operators whose first dimensions are a batch of independent samples."""
 
     def rule(form: StaticForm, node: fx.Node) -> fx.Node:
         batch = first(arguments_of(node))
@@ -114,7 +114,7 @@ def _batches(first: Callable[[dict[str, Any]], int]) -> Rule:
 
 
 def _summing(first: Callable[[dict[str, Any]], int]) -> Rule:
-    """Of backward formulas that also sum over a batch: of padding they sum zeros."""
+    """The rule of backward formulas that also sum over a batch: they sum zeros for padding."""
 
     def rule(form: StaticForm, node: fx.Node) -> fx.Node:
         values = arguments_of(node)

@@ -174,7 +174,7 @@ def _pad(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _sort(form: StaticForm, node: fx.Node) -> Any:
-    """By value, and then what counts to the front, each time in the order there was."""
+    """Sorts by value, and then moves what counts to the front; both sorts are stable."""
     values = arguments_of(node)
     tensor = values["self"]
     dim = form.dim(node, tensor)

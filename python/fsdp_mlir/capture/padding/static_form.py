@@ -132,7 +132,7 @@ class StaticForm:
         return self._shapes[node]
 
     def shapes(self, node: fx.Node) -> list[tuple[Size, ...]]:
-        """Those of each result of a call."""
+        """The shapes of a call's results."""
         shapes = self._shapes[node]
         return [shapes] if isinstance(node.meta.get("val"), torch.Tensor) else shapes
 

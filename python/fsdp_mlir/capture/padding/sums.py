@@ -32,8 +32,8 @@ def _reduced(
     fill: Callable[[torch.dtype, dict[str, Any]], Any],
     needs: Callable[[dict[str, Any]], Any] = lambda _: 0,
 ) -> Rule:
-    """Of reductions that do not see elements of the value that `fill` gives. Of fewer elements than
-    it `needs` there is no result in eager mode, nor here."""
+    """The rule of reductions that ignore elements of the value that `fill` gives. Of fewer elements
+    than it `needs`, eager mode gives no result, and the step ends."""
 
     @_over_padding
     def rule(form: StaticForm, node: fx.Node, values: dict[str, Any], dims: list[int]) -> fx.Node:
@@ -87,7 +87,7 @@ def _one_of_largest(values: dict[str, Any]) -> int:
 
 
 def _or_elementwise(rule: Rule) -> Rule:
-    """Of names with a form of two tensors, which has no `dim`: `max.other`."""
+    """The rule of names that have a form of two tensors without `dim`, as `max.other`."""
 
     def either(form: StaticForm, node: fx.Node) -> fx.Node:
         return form.again(node) if "other" in arguments_of(node) else rule(form, node)
