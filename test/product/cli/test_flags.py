@@ -72,7 +72,7 @@ def test_the_package_names_its_programs(capsys: pytest.CaptureFixture[str]) -> N
     for argv, message in (
         (["trian"], "; the nearest is train [FSDP-E0101]"),
         (["train", "--nproc", "2", "STEP.py"], "call it as python -m fsdp_mlir.train [FSDP-E0101]"),
-        ([], "required: PROGRAM [FSDP-E0101]"),
+        ([], "required: PROGRAM; it is one of train, export"),
     ):
         with pytest.raises(SystemExit):
             package_main(argv)

@@ -81,7 +81,7 @@ def test_a_buffer_that_another_program_changes(tmp_path: pathlib.Path, first: bo
         export(step, tmp_path)
 
 
-@pytest.mark.provokes("FSDP-E0206", "FSDP-E0207")
+@pytest.mark.provokes("FSDP-E0206", "FSDP-E0213")
 def test_a_flag_of_the_first_batch(tmp_path: pathlib.Path) -> None:
     """Tests that a buffer may be one, and a bool, where a batch comes before the step."""
     models = {

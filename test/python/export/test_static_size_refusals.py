@@ -49,7 +49,7 @@ REFUSED: dict[str, tuple[Body, str]] = {
         r"nothing says how large it can be; say it by `with fsdp_mlir.at_most\(n\):`",
     ),
     "number": (
-        lambda s, x, m, y: s.layer(torch.nan_to_num(x)).sum() * round(y.float().sum().item()),
+        lambda s, x, m, y: s.layer(torch.nan_to_num(x)).sum() * len(str(y.float().sum().item())),
         r"the step reads a tensor's value as a Python number",
     ),
     "list": (

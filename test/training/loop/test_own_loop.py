@@ -370,7 +370,7 @@ def test_bad_files_are_errors(compile_step: Compile, tmp_path: pathlib.Path) -> 
         (tmp_path / "none.plan", compiled.weights, "none.plan"),
         (compiled.weights, compiled.weights, "not a plan"),
         (compiled.plan, tmp_path / "none", "none"),
-        (compiled.plan, None, "pass --weights"),
+        (compiled.plan, None, "pass weights=FILE"),
     ):
         with pytest.raises(fsdp_mlir.RunError, match=words):
             fsdp_mlir.load(plan, weights)
