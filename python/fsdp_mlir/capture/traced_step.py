@@ -74,6 +74,10 @@ def traced_step(
             loss, inputs, names, fake_mode, state, samples, sizes_by_values, whole_numbers
         )
 
+    def trials(whole_numbers: bool) -> Trials:
+        state.restore()
+        return Trials(loss, inputs, names, whole_numbers)
+
     with contextlib.ExitStack() as stack:
         stack.callback(state.restore)
         stack.enter_context(named_where_run())
@@ -108,8 +112,6 @@ def traced_step(
                 refusal = refusal if own is not None else explain_capture_error(failure, None)
                 if names.unsettled(refusal.buffers):
                     raise refusal
-                state.restore()
-                trials = functools.partial(Trials, loss, inputs, names)
                 try:
                     return _both_ways(functools.partial(run, True), trials, own, refusal)
                 except Refusal as error:
@@ -144,7 +146,8 @@ def _both_ways(
 
     for whole_numbers in (False, True):
         try:
-            return BothWays(functools.partial(trace, whole_numbers), trials(whole_numbers)).traced()
+            ways = functools.partial(trace, whole_numbers), functools.partial(trials, whole_numbers)
+            return BothWays(*ways).traced()
         except ON_VALUES as error:
             refusal = explain_capture_error(error, error)
         except GuardOnDataDependentSymNode as error:

@@ -27,12 +27,12 @@ _MOST_LISTED = 32
 
 
 def numbers_to_keep(trials: Trials) -> Optional[list[Number]]:
-    """The numbers that the step keeps in Python, where it computes with one of them, or something else
-    by what it decides by one, now or later; None where it cannot be told: trials do not come to the end,
-    or it counts in an array.
+    """The numbers that the step keeps in Python, if it computes with one of them, or decides by one
+    what it computes, now or later. None where trials cannot tell: they do not come to the end, or the
+    step counts in an array.
 
     Raises:
-        ExportError: what the step computes depends on one in another way, or on how many a container has.
+        ExportError: what the step computes depends on one in another way, or on a container's length.
     """
     with silent():
         plainly = trials.plainly
@@ -59,11 +59,11 @@ def numbers_to_keep(trials: Trials) -> Optional[list[Number]]:
 def _deciding(
     trials: Trials, places: Sequence[Place], growing: Sequence[Place], known: Trial
 ) -> list[Number]:
-    """The numbers by which the step decides what it computes: turns each decision, alone and with what
-    it is reached by.
+    """The numbers by which the step decides what it computes. Each decision is turned, alone and together
+    with those by which it is reached.
 
     Raises:
-        ExportError: it decides by how many a container has, which no buffer is.
+        ExportError: it decides by the length of a container, which cannot become a buffer.
     """
     left: dict[str, Number] = {}
     found: dict[Site, tuple[Decision, frozenset[Site]]] = {}

@@ -131,7 +131,7 @@ class Outcome(TorchDispatchMode):
         passes = passing_now() if tensor.dtype == torch.bool else None
         if passes is not None:
             return passes
-        if is_answering():  # it is told what it asks for
+        if is_answering():  # the code gets an answer instead of a value
             raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
         self.reads_numbers = True
         left = self._left(tensor)
@@ -152,8 +152,9 @@ class Outcome(TorchDispatchMode):
                 self.changing |= 1 << place + 1
 
     def left_as(self, value: Any) -> Any:
-        """What the next step may find in a value that this one has left in Python: equal for two that
-        it cannot tell apart, or does not compute with the same way each time."""
+        """What the next step may find in a value that this one has left in Python. It is equal for two
+        values that the step cannot tell apart, and for any two tensors that change from step to step.
+        """
         if isinstance(value, torch.Tensor):
             changes = self._content(value).origins & self.changing
             return "changing" if changes else self._digest(value)

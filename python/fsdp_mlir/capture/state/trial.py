@@ -75,12 +75,14 @@ class Left:
     """What a step leaves in Python.
 
     Attributes:
+        trial: the step.
         about: where, and what, equal for two that the next step cannot tell apart; None: the step does
             not come to its end.
         names: of all of it.
         growing: the containers that have other lengths.
     """
 
+    trial: Trial
     about: Optional[frozenset[Any]] = None
     names: Sequence[str] = ()
     growing: Sequence[Place] = ()

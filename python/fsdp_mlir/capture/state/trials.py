@@ -51,6 +51,7 @@ class Trials:
         states = (*loss.named_parameters(), *loss.named_buffers())
         self._settled = list(names.settled_buffers)
         self._kept = dict(names.kept)
+        self._kept_places = {number.place.identity for number in self._kept.values()}
         self._trained = frozenset(name for name, tensor in states if names.is_trained(tensor))
         self._state = PythonState(loss)
         self._recorded: list[list[Recording]] = []
@@ -143,34 +144,38 @@ class Trials:
     def leaves(self, told: Sequence[bool]) -> Left:
         """What a step that is told these answers leaves in Python."""
         trial = self._begun(Watch())
-        kept = {number.place.identity for number in self._kept.values()}
-        left = Left()
+        left = Left(trial)
+        names = {number.place.name for number in self._kept.values()}
 
         def compute(step: int) -> None:
             self._compute_told(trial, told)
-            slots = [(slot.identity, value) for slot, value in self._state.left()]
             left_as = trial.outcomes[0].left_as
-            left.about = frozenset((w, left_as(value)) for w, value in slots if w not in kept)
-            names = {number.place.name for number in self._kept.values()}
+            left.about = frozenset(
+                (slot.identity, left_as(value))
+                for slot, value in self._state.left()
+                if slot.identity not in self._kept_places
+            )
             left.names = [name for name in self._state.changed() if name not in names]
             left.growing = [place for place, _ in self._state.lengths()]
 
         self._take(trial, compute, steps=1)
         return left
 
-    def behind(self, before: Sequence[bool], left: Left, told: Sequence[bool]) -> Optional[Trial]:
-        """A step that is told `told` behind one that was told `before`, which leaves `left`; numbers of
-        that are watched. None where it computes something else than it does first, with the same
-        numbers."""
-        first, trial = self._begun(Watch()), self._begun(Watch(growing=left.growing))
+    def behind(
+        self, before: Sequence[bool], left: Left, told: Sequence[bool], first: Left
+    ) -> Optional[Trial]:
+        """A step that is told `told` after one that was told `before`, which leaves `left`; the numbers
+        that it leaves are watched. None where the step computes something else than `first`, the same
+        step where it comes first, and with the same numbers."""
+        if first.about is None:
+            return None
+        trial = self._begun(Watch(growing=left.growing))
 
         def compute(step: int) -> None:
             self._compute_told(trial, told if step else before)
 
-        if not self._take(first, lambda step: self._compute_told(first, told), steps=1):
-            return None
-        ended = self._take(trial, compute, known=first)
-        if ended and (trial.computes_with or trial.results[1] == first.results[0]):
+        ended = self._take(trial, compute, known=first.trial)
+        if ended and (trial.computes_with or trial.results[1] == first.trial.results[0]):
             return trial
         return trial if trial.watch.decisions else None
 
@@ -201,7 +206,6 @@ class Trials:
     ) -> bool:
         """Takes the steps; whether they have come to their ends."""
         made: set[Any] = set()
-        kept = {number.place.identity for number in self._kept.values()}
         try:
             for step in range(steps):
                 for place in (*places, *(self._others(trial, known) if step else ())):
@@ -219,7 +223,7 @@ class Trials:
                     [
                         (place, before, plain(now))
                         for place, before, now in changed
-                        if place.identity not in kept
+                        if place.identity not in self._kept_places
                     ]
                 )
                 trial.lengths.append(self._state.lengths())
@@ -273,10 +277,8 @@ class Trials:
         tensors = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
         trainable = tuple(name for name, tensor in states.items() if tensor.requires_grad)
         result = outcome.digests(tensors), trainable
-        numbers_left = (
-            n if isinstance(n, torch.Tensor) else kept[name] for name, n in numbers.items()
-        )
-        outcome.end({**states, **dict(zip(kept, numbers_left))})
+        left = {name: n for name, n in numbers.items() if isinstance(n, torch.Tensor)}
+        outcome.end({**states, **kept, **left})
         recording.end(value, metrics, result)
         trial.results.append(result)
         trial.computes_with |= outcome.numbers(tensors)

@@ -61,9 +61,9 @@ def _add_hook() -> None:
 
 @contextlib.contextmanager
 def untaken() -> Iterator[dict[str, None]]:
-    """Within it, code saves nothing: files that it opens to write are in memory. What would change a
-    file in another way, or reach another process, raises WouldLast. Gives the lines of the user's that
-    would have saved something, as `file.py:31`."""
+    """Within it, code saves nothing: a file that it opens to write is memory. Code that would change a
+    file in another way, or reach another process, raises WouldLast. Gives the user's lines that would
+    have saved something, as `file.py:31`."""
     global _refuses
     lines: dict[str, None] = {}
     _add_hook()
@@ -90,7 +90,7 @@ def _note_line(lines: dict[str, None], *args: Any, **kwargs: Any) -> None:
 
 
 def _in_memory(original: Callable[..., Any], lines: dict[str, None]) -> Callable[..., Any]:
-    """`open`, for whose files that are written to stands memory."""
+    """An `open` that gives memory in the place of a file to write."""
 
     @functools.wraps(original)
     def opening(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:

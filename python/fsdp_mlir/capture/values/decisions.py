@@ -72,11 +72,10 @@ class Answers:
         leaves_state: whether a run has left something in Python.
     """
 
-    leaves_state = False
-
     def __init__(self, given: Sequence[bool], usual: Mapping[str, bool]) -> None:
         self._given = tuple(given)
         self._usual = usual
+        self.leaves_state = False
         self.asked: list[Asked] = []
         self._of_sizes: dict[Any, bool] = {}
 

@@ -103,7 +103,7 @@ class ReadNumber:
     def __round__(self, digits: Optional[int] = None) -> ReadNumber:
         if digits is not None:
             raise DataDependentOutputException("round")
-        return ReadNumber(self.value.round().to(torch.int64))  # of two as near the even one
+        return ReadNumber(self.value.round().to(torch.int64))  # half to even, as Python
 
 
 def _scaled(func: Any, tensor: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:

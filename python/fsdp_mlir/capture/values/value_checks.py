@@ -87,7 +87,7 @@ def _passing_condition(
         try:
             return original(tensor)
         except DataDependentOutputException:
-            # Behind a number that is a tensor.
+            # Not the frame of a `ReadNumber`, which asks for the code that it is in.
             frame: Any = innermost(sys._getframe(1), lambda path: path != python_floats.__file__)
             is_item = original.__name__ == "item"
             passes = None if is_item and tensor.dtype != torch.bool else _passing(frame)

@@ -41,9 +41,9 @@ _Tree = Union[Way, _Decision]
 
 class BothWays:
     """The ways through a step, each of which `trace` gives, told what is asked (`ways.Ways`); `trials`
-    are of the same step."""
+    gives those of the same step."""
 
-    def __init__(self, trace: Callable[[], JointGraph], trials: Trials) -> None:
+    def __init__(self, trace: Callable[[], JointGraph], trials: Callable[[], Trials]) -> None:
         self._ways = Ways(trace)
         self._trials = trials
         self._values = self._ways.values
@@ -65,7 +65,7 @@ class BothWays:
                 way = self._merged(self._explored(first, 0))
             ways = self._ways.with_loss.values()
             if any(way.leaves_state for way in ways):
-                require_none_read(self._trials, ways)
+                require_none_read(self._trials(), ways)
         for said in {(type(w.message), str(w.message)): w for w in caught}.values():  # by each way
             warnings.warn(said.message, said.category, stacklevel=2)
         if way.error is not None:

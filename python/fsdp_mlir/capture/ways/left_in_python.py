@@ -1,7 +1,7 @@
 """What one way through a step leaves in Python, and another one may read.
 
-A way is captured so that it computes the same behind itself. Here each is tried behind the others. A
-plan has nothing of what Python holds, but for numbers that become buffers.
+The capture of a way has seen that it computes the same a second time. Here each way is tried after each
+of the others. A plan does not keep what Python holds, except for numbers, which become buffers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_PAIRS = 256
 
 
 def require_none_read(trials: Trials, ways: Iterable[Way]) -> None:
-    """Tries each of `ways` behind the others.
+    """Tries each of `ways` after the others.
 
     Raises:
         NumbersKept: one reads numbers that another one leaves.
@@ -41,11 +41,11 @@ def require_none_read(trials: Trials, ways: Iterable[Way]) -> None:
             if left.about is None or left.about != lefts[other].about:
                 if tried == _MOST_PAIRS:
                     raise _refusal(ways[one], ways[other], left)
-                _try_behind(trials, ways[one], left, ways[other])
+                _try_behind(trials, ways[one], left, ways[other], lefts[other])
 
 
-def _try_behind(trials: Trials, one: Way, left: Left, other: Way) -> None:
-    trial = trials.behind(one.told, left, other.told)
+def _try_behind(trials: Trials, one: Way, left: Left, other: Way, first: Left) -> None:
+    trial = trials.behind(one.told, left, other.told, first)
     if trial is None:
         raise _refusal(one, other, left)
     decided = (decision.numbers for decision in trial.watch.decisions.values())

@@ -140,8 +140,8 @@ class Ways:
         asked = (PlainAOTOutput(first + number) for number in range(len(answers.asked)))
         conditions = [results.pop(descriptor) for descriptor in asked]
         self.saving |= saving
-        way = Way(answers.told, answers.lines, results, conditions, places)
-        way.leaves_state = answers.leaves_state
+        leaves_state = answers.leaves_state
+        way = Way(answers.told, answers.lines, results, conditions, places, None, leaves_state)
         self.with_loss[way.told] = way
         return way
 
