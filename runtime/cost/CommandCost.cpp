@@ -1,9 +1,9 @@
 // What the commands of a plan cost.
 
 #include "cost/CommandCost.h"
-#include "plan/PipelineText.h"
-
+#include "plan/CommandValues.h"
 #include "plan/OperationText.h"
+#include "plan/PipelineText.h"
 
 namespace fsdp::cost {
 
@@ -28,14 +28,8 @@ std::string calleeOf(const plan::AtenT &aten) {
 
 Work workOf(const plan::ProgramT &program, const plan::AtenT &aten) {
   std::vector<TensorShape> operands, results;
-  for (const auto &argument : aten.arguments) {
-    if (argument->kind == plan::ArgumentKind::Value && argument->value >= 0)
-      operands.push_back(shapeOf(program, argument->value));
-    if (argument->kind == plan::ArgumentKind::ValueList)
-      for (int value : argument->values)
-        if (value >= 0)
-          operands.push_back(shapeOf(program, value));
-  }
+  for (int value : plan::operandsOf(aten))
+    operands.push_back(shapeOf(program, value));
   for (int value : aten.results)
     if (value >= 0)
       results.push_back(shapeOf(program, value));

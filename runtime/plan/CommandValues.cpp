@@ -2,6 +2,21 @@
 
 using namespace fsdp::plan;
 
+std::vector<int> fsdp::plan::operandsOf(const AtenT &call) {
+  std::vector<int> operands;
+  auto add = [&](int64_t value) {
+    if (value >= 0)
+      operands.push_back(static_cast<int>(value));
+  };
+  for (const auto &argument : call.arguments)
+    if (argument->kind == ArgumentKind::Value)
+      add(argument->value);
+    else if (argument->kind == ArgumentKind::ValueList)
+      for (int member : argument->values)
+        add(member);
+  return operands;
+}
+
 Accesses fsdp::plan::accessesOf(const CommandT &command) {
   Accesses found;
   auto add = [](int64_t value, std::vector<int> &to) {
@@ -10,13 +25,7 @@ Accesses fsdp::plan::accessesOf(const CommandT &command) {
   };
   const OperationUnion &operation = command.operation;
   if (const AtenT *call = operation.AsAten()) {
-    for (const auto &argument : call->arguments) {
-      if (argument->kind == ArgumentKind::Value)
-        add(argument->value, found.reads);
-      else if (argument->kind == ArgumentKind::ValueList)
-        for (int member : argument->values)
-          add(member, found.reads);
-    }
+    found.reads = operandsOf(*call);
     for (int result : call->results)
       add(result, call->view ? found.views : found.writes);
   } else if (const UpdateT *update = operation.AsUpdate()) {

@@ -8,9 +8,13 @@
 
 namespace fsdp::plan {
 
+/// The values among a call's arguments, in their order, each as often as the
+/// call names it.
+std::vector<int> operandsOf(const AtenT &call);
+
 /// The values that a command reads, writes and makes as views, each as often as
-/// the command names it. Who makes a view reads what it looks into; an update
-/// reads a staged parameter and writes it.
+/// the command names it. A command that makes a view reads the value that the
+/// view shows; an update both reads and writes a staged parameter.
 struct Accesses {
   std::vector<int> reads, writes, views;
 };

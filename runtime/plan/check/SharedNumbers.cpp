@@ -1,5 +1,7 @@
 #include "plan/check/SharedNumbers.h"
 
+#include "plan/CommandValues.h"
+
 #include <cmath>
 #include <numeric>
 
@@ -14,32 +16,40 @@ SharedNumbers::SharedNumbers(const PlanT &plan, const ProgramT &program)
       parts[{part.part_of, part.place->offset()}].push_back(i);
 }
 
-int SharedNumbers::originOf(int value) const {
-  if (value == -1)
-    return -1;
-  // What looks at all of a value is that value.
+/// The value that views of all of its elements lead to.
+static int viewedWhole(const ProgramT &program, int value) {
   for (const ValueT *v = program.values[value].get();
        v->view_of != -1 &&
        *numElements(v->shape) * dtypeBytes(v->dtype) == v->place->bytes();
        v = program.values[value].get())
     value = v->view_of;
-  int origin = origins[value];
+  return value;
+}
+
+int SharedNumbers::originOf(int value) const {
+  if (value == -1)
+    return -1;
+  int origin = origins[viewedWhole(program, value)];
   const ValueT &part = *program.values[origin];
-  if (part.part_of == -1 || origins[part.part_of] == part.part_of)
+  if (part.part_of == -1)
     return origin;
-  // A part of a copy is a copy of that part.
   int whole = origins[part.part_of];
+  return whole == part.part_of ? origin : samePartOf(whole, origin);
+}
+
+int SharedNumbers::samePartOf(int whole, int copied) const {
+  const ValueT &part = *program.values[copied];
   auto begins = [&](int value) {
     return program.values[value]->place->offset();
   };
   auto same = parts.find(
-      {whole, begins(whole) + begins(origin) - begins(part.part_of)});
+      {whole, begins(whole) + begins(copied) - begins(part.part_of)});
   if (same != parts.end())
     for (int i : same->second)
       if (const ValueT &other = *program.values[i];
           other.shape == part.shape && other.dtype == part.dtype)
         return i;
-  return origin;
+  return copied;
 }
 
 void SharedNumbers::follow(const CommandT &command) {
@@ -51,35 +61,47 @@ void SharedNumbers::follow(const CommandT &command) {
     norms[c->destination] = norms[c->source];
 }
 
-/// The first of all is a sum of powers of gradients; further operators join
-/// those of several units.
-void SharedNumbers::follow(const AtenT &call) {
-  bool isPower = call.name == "fsdp_mlir::power_sum";
-  std::vector<int> read;
-  std::optional<Norm> norm;
-  for (const auto &argument : call.arguments) {
-    if (argument->kind == ArgumentKind::Value)
-      read.push_back(argument->value);
-    for (int value : argument->values)
-      if (argument->kind == ArgumentKind::ValueList && value != -1)
-        read.push_back(value);
-    if (isPower && argument->kind == ArgumentKind::Double)
+/// The norm that a sum of powers belongs to, by its exponent.
+static Norm normOfPowerSum(const AtenT &call) {
+  Norm norm = Norm::None;
+  for (const auto &argument : call.arguments)
+    if (argument->kind == ArgumentKind::Double)
       norm = std::isinf(*argument->d) ? Norm::Largest : Norm::Sum;
+  return norm;
+}
+
+/// Whether an operator joins numbers of a norm to one of the same norm, as
+/// those of several units are.
+static bool joins(const std::string &name, Norm norm) {
+  if (name == "aten::stack")
+    return true;
+  return norm == Norm::Sum       ? name == "aten::sum" || name == "aten::div"
+         : norm == Norm::Largest ? name == "aten::amax"
+                                 : false;
+}
+
+Norm SharedNumbers::commonNorm(const std::vector<int> &values) const {
+  for (int value : values)
+    if (norms[value] != norms[values[0]])
+      return Norm::None;
+  return values.empty() ? Norm::None : norms[values[0]];
+}
+
+void SharedNumbers::follow(const AtenT &call) {
+  std::vector<int> operands = operandsOf(call);
+  Norm norm = Norm::None;
+  if (call.name == "fsdp_mlir::power_sum") {
+    norm = normOfPowerSum(call);
+    for (int gradient : operands)
+      note(normed, gradient);
+  } else if (Norm common = commonNorm(operands); joins(call.name, common)) {
+    norm = common;
   }
-  for (int value : read)
-    if (isPower)
-      note(normed, value);
-    else
-      norm = norm && *norm != norms[value] ? Norm::None : norms[value];
-  bool keeps = isPower || call.name == "aten::stack" ||
-               (call.name == "aten::sum" && norm == Norm::Sum) ||
-               (call.name == "aten::div" && norm == Norm::Sum) ||
-               (call.name == "aten::amax" && norm == Norm::Largest);
   for (int result : call.results)
     if (result != -1) {
-      norms[result] = keeps && norm ? *norm : Norm::None;
-      if (call.name == "aten::clone" && !read.empty())
-        origins[result] = originOf(read[0]);
+      norms[result] = norm;
+      if (call.name == "aten::clone" && !operands.empty())
+        origins[result] = originOf(operands[0]);
     }
 }
 
@@ -107,7 +129,7 @@ void SharedNumbers::checkUpdate(const Checked &here, const UpdateT &update) {
 }
 
 void SharedNumbers::note(std::set<int> &gradients, int value) const {
-  // What has no elements adds nothing to a norm, and no copy moves it.
+  // A gradient without elements adds nothing to a norm, and no copy moves it.
   if (program.values[value]->place->bytes())
     gradients.insert(originOf(value));
 }

@@ -1,5 +1,6 @@
-// Numbers that are one for all: norms over all ranks, and what scales updates
-// or decides on them; for the checker only.
+// The numbers that all updates of a program share: the norm of the gradients,
+// the factor that scales them, and the condition on which they are skipped.
+// Only the checker uses this.
 #ifndef FSDP_PLAN_CHECK_SHAREDNUMBERS_H
 #define FSDP_PLAN_CHECK_SHAREDNUMBERS_H
 
@@ -13,7 +14,7 @@ namespace fsdp::plan {
 /// largest magnitude.
 enum class Norm { None, Sum, Largest };
 
-/// Follows such numbers through a program whose commands are told in the list's
+/// Follows such numbers through a program. `follow` gets its commands in their
 /// order, each after it was checked by itself.
 class SharedNumbers {
 public:
@@ -22,26 +23,32 @@ public:
   void follow(const CommandT &command);
   Norm normOf(size_t value) const { return norms[value]; }
 
-  /// All parameters of a program are updated by the same numbers.
+  /// Requires the scale and the condition of the updates before it.
   void checkUpdate(const Checked &here, const UpdateT &update);
 
-  /// A norm is of the gradients that update parameters, all of them.
+  /// Requires that a norm is taken of exactly the gradients that update
+  /// parameters.
   void finish(const Checked &at) const;
 
 private:
   void follow(const AtenT &call);
   void follow(const CopyT &copy);
-  /// What a value is a copy of in the end, or itself; -1 of -1.
+  /// The first value in a chain of copies that ends with this one; -1 of -1.
   int originOf(int value) const;
-  /// Adds a gradient that norms or updates read, but for an empty one.
+  /// `copied` is a part of a copy of `whole`: the part of `whole` that lies at
+  /// the same place in it, or `copied` where the program names no such part.
+  int samePartOf(int whole, int copied) const;
+  /// The norm that all of these values belong to, or None.
+  Norm commonNorm(const std::vector<int> &values) const;
+  /// Adds a gradient that norms or updates read, unless it is empty.
   void note(std::set<int> &gradients, int value) const;
 
   const PlanT &plan;
   const ProgramT &program;
   std::vector<Norm> norms;
-  // By what they are parts of, and where they begin in the arena.
+  // By the value that they are parts of, and their offset in the arena.
   std::map<std::pair<int, uint64_t>, std::vector<int>> parts;
-  std::vector<int> origins;   // of a whole copy, what it is one of
+  std::vector<int> origins;   // by value: the one it copies whole, or itself
   std::set<int> normed, used; // gradients that norms and updates read
   std::optional<std::pair<int, int>> ofUpdates; // scale, skip
 };
