@@ -25,16 +25,11 @@ public:
     if (!function.getBody().hasOneBlock())
       return function.emitOpError("is a program of several blocks");
     for (BlockArgument argument : function.getArguments()) {
-      unsigned index = argument.getArgNumber();
-      auto name = kInputAttr.getOfArgument(function, index);
-      auto input = std::make_unique<plan::InputT>();
-      input->name = name ? name.str() : "";
       FailureOr<int> value = addValue(argument);
       if (failed(value))
         return failure();
-      input->value = *value;
-      input->from_data = !kRepeatAttr.getOfArgument(function, index);
-      program->inputs.push_back(std::move(input));
+      program->inputs.push_back(
+          exportInput(function, argument.getArgNumber(), *value));
     }
     for (Operation &op : function.getBody().front())
       if (failed(exportOp(&op)))

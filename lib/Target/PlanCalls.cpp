@@ -3,6 +3,7 @@
 #include "PlanCalls.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -213,6 +214,16 @@ std::unique_ptr<plan::ValueT> fsdp::exportTensor(RankedTensorType type,
   auto strides = aten::getStrides(type);
   exported->strides.assign(strides.begin(), strides.end());
   return exported;
+}
+
+std::unique_ptr<plan::InputT> fsdp::exportInput(func::FuncOp program,
+                                                unsigned argument, int value) {
+  auto input = std::make_unique<plan::InputT>();
+  if (auto name = kInputAttr.getOfArgument(program, argument))
+    input->name = name.str();
+  input->value = value;
+  input->from_data = !kRepeatAttr.getOfArgument(program, argument);
+  return input;
 }
 
 FailureOr<std::unique_ptr<plan::AtenT>>

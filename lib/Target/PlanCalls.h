@@ -47,6 +47,11 @@ private:
 std::unique_ptr<plan::ValueT> exportTensor(mlir::RankedTensorType type,
                                            plan::DType dtype);
 
+/// An input of a program: its name, which may be empty, and whether data gives
+/// it. `value` is the plan's number of the argument.
+std::unique_ptr<plan::InputT> exportInput(mlir::func::FuncOp program,
+                                          unsigned argument, int value);
+
 /// A call with an argument for each argument of its schema. `values` are the
 /// plan's value numbers. The results are left to the caller. Fails with an
 /// error on `op`.

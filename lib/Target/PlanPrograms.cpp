@@ -56,11 +56,7 @@ public:
       FailureOr<int> value = addValue(argument, name.getValue());
       if (failed(value))
         return failure();
-      auto input = std::make_unique<plan::InputT>();
-      input->name = name.str();
-      input->value = *value;
-      input->from_data = !kRepeatAttr.getOfArgument(function, index);
-      program->inputs.push_back(std::move(input));
+      program->inputs.push_back(exportInput(function, index, *value));
     }
     for (Operation &op : function.getBody().front())
       if (failed(exportOp(&op)))
