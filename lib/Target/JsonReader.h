@@ -5,6 +5,8 @@
 
 #include "TorchGraph.h"
 
+#include "plan/FormatText.h"
+
 #include <nlohmann/json.hpp>
 
 #include <map>
@@ -120,7 +122,7 @@ private:
       return it;
     std::string list;
     for (const auto &member : allowed)
-      list += (list.empty() ? "" : ", ") + nameOf(member);
+      appendListed(list, nameOf(member));
     fail("one of " + list);
   }
 

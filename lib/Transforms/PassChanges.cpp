@@ -7,6 +7,7 @@
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Dialect/FSDP/Functions.h"
 #include "fsdp/Transforms/Passes.h"
+#include "plan/FormatText.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
@@ -80,8 +81,7 @@ void ProgramCounts::describeChange(const ProgramCounts &after,
   for (auto [kind, count] : differences) {
     std::string &list = count > 0 ? added : removed;
     if (count != 0)
-      list += (list.empty() ? "" : ", ") + kind.str() + " " +
-              std::to_string(std::abs(count));
+      appendListed(list, kind.str() + " " + std::to_string(std::abs(count)));
   }
   auto change = [&](auto metricBefore, auto metricAfter, int64_t old,
                     int64_t now) {

@@ -2,6 +2,7 @@
 
 #include "cost/Cluster.h"
 #include "plan/Files.h"
+#include "plan/FormatText.h"
 
 #include <algorithm>
 #include <cmath>
@@ -72,7 +73,7 @@ public:
       if (std::find(known.begin(), known.end(), key) == known.end()) {
         std::string all;
         for (const std::string &name : known)
-          all += (all.empty() ? "" : ", ") + name;
+          appendListed(all, name);
         fail(key, "does not exist; there are " + all);
       }
   }
@@ -148,7 +149,7 @@ Cluster findCluster(const std::string &nameOrPath) {
   for (const Cluster &preset : presets()) {
     if (preset.name == nameOrPath)
       return preset;
-    names += (names.empty() ? "" : ", ") + preset.name;
+    appendListed(names, preset.name);
   }
   std::string text;
   try {

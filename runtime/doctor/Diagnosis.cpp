@@ -168,7 +168,7 @@ void Diagnosis::lookAtListening(const HostFacts &facts) {
     std::string names;
     for (const Interface &interface : facts.interfaces)
       if (!interface.addresses.empty())
-        names += (names.empty() ? "" : ", ") + interface.name;
+        appendListed(names, interface.name);
     findings.push_back({connects ? Severity::Note : Severity::Problem,
                         "GLOO_SOCKET_IFNAME is '" + asked->second + "' on " +
                             facts.host +
@@ -241,10 +241,10 @@ void Diagnosis::lookAtHost(const Hosts::value_type &host) {
 
 /// "ranks 0, 2".
 std::string rankList(const std::vector<int> &numbers) {
-  std::string text = numbers.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < numbers.size(); ++i)
-    text += (i ? ", " : "") + std::to_string(numbers[i]);
-  return text;
+  std::string list;
+  for (int number : numbers)
+    appendListed(list, std::to_string(number));
+  return (numbers.size() == 1 ? "rank " : "ranks ") + list;
 }
 
 void Diagnosis::lookAtTransports() {

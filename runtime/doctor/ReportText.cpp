@@ -14,7 +14,7 @@ namespace {
 std::string join(const std::vector<std::string> &parts) {
   std::string text;
   for (const std::string &part : parts)
-    text += (text.empty() ? "" : ", ") + part;
+    appendListed(text, part);
   return text;
 }
 

@@ -9,6 +9,13 @@ namespace fsdp {
 std::string formatText(const char *pattern, ...)
     __attribute__((format(printf, 1, 2)));
 
+/// Adds an item to a list that is written as "a, b, c".
+inline void appendListed(std::string &list, const std::string &item) {
+  if (!list.empty())
+    list += ", ";
+  list += item;
+}
+
 /// The first line that is not empty, as of a library's message.
 inline std::string firstLine(std::string text) {
   text.erase(0, text.find_first_not_of('\n'));

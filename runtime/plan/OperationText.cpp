@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+using namespace fsdp;
 using namespace fsdp::plan;
 
 std::string fsdp::plan::numberText(double value) {
@@ -68,17 +69,16 @@ std::string fsdp::plan::scalarText(const ScalarT &scalar, const PlanT &plan) {
 
 std::string fsdp::plan::valuesText(const std::vector<int> &values) {
   std::string text;
-  for (size_t i = 0; i < values.size(); ++i)
-    text += (i ? ", " : "") +
-            (values[i] < 0 ? "none" : "%" + std::to_string(values[i]));
+  for (int value : values)
+    appendListed(text, value < 0 ? "none" : "%" + std::to_string(value));
   return text;
 }
 
 static std::string numbersText(const std::vector<double> &list) {
-  std::string text = "[";
-  for (size_t i = 0; i < list.size(); ++i)
-    text += (i ? ", " : "") + numberText(list[i]);
-  return text + "]";
+  std::string text;
+  for (double number : list)
+    appendListed(text, numberText(number));
+  return "[" + text + "]";
 }
 
 static std::string argumentText(const ArgumentT &argument) {
@@ -135,16 +135,18 @@ std::string fsdp::plan::operatorName(const AtenT &call) {
 }
 
 std::string fsdp::plan::callText(const AtenT &call) {
-  std::string text =
-      call.results.empty() ? "" : valuesText(call.results) + " = ";
-  text += (call.view ? "view " : "") + operatorName(call) + "(";
   // Trailing defaults say nothing.
   size_t count = call.arguments.size();
   while (count && call.arguments[count - 1]->kind == ArgumentKind::Default)
     --count;
+  std::string arguments;
   for (size_t i = 0; i < count; ++i)
-    text += (i ? ", " : "") + argumentText(*call.arguments[i]);
-  text += (call.recomputed ? ") recomputed" : ")") + shardsText(call.on.get());
+    appendListed(arguments, argumentText(*call.arguments[i]));
+  std::string text =
+      call.results.empty() ? "" : valuesText(call.results) + " = ";
+  text += (call.view ? "view " : "") + operatorName(call) + "(" + arguments +
+          ")" + (call.recomputed ? " recomputed" : "") +
+          shardsText(call.on.get());
   if (call.measured_seconds)
     text += formatText(" measured %.1f us", 1e6 * *call.measured_seconds);
   return text;

@@ -1,6 +1,7 @@
 #include "plan/PlanText.h"
 
 #include "plan/Collectives.h"
+#include "plan/FormatText.h"
 #include "plan/Names.h"
 #include "plan/OperationText.h"
 #include "plan/meaning/Meanings.h"
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <tuple>
 
+using namespace fsdp;
 using namespace fsdp::plan;
 
 namespace {
@@ -61,7 +63,7 @@ std::string initText(const StateT &state) {
   std::string text;
   for (const auto &step : state.init) {
     auto [name, numbers] = kinds[static_cast<size_t>(step->kind)];
-    text += (text.empty() ? "" : ", ") + std::string(name);
+    appendListed(text, name);
     if (numbers)
       text += "(" + numberText(step->a.value_or(0)) +
               (numbers > 1 ? ", " + numberText(step->b) : "") + ")";
@@ -80,11 +82,10 @@ std::string coordinatesText(const PlanT &plan) {
   std::string text;
   uint64_t ranks = numRanks(plan);
   for (uint32_t r = 0; r < std::min(ranks, maxShown); ++r) {
-    text += (r ? ", rank " : "rank ") + std::to_string(r) + " at (";
+    std::string at;
     for (uint32_t dim = 0; dim < plan.mesh.size(); ++dim)
-      text += (dim ? ", " : "") +
-              std::to_string(groupOf(plan, {dim, 1}, r).indexOf(r));
-    text += ")";
+      appendListed(at, std::to_string(groupOf(plan, {dim, 1}, r).indexOf(r)));
+    appendListed(text, "rank " + std::to_string(r) + " at (" + at + ")");
   }
   return ranks > maxShown ? text + ", ..." : text;
 }

@@ -1,4 +1,5 @@
 #include "plan/PlanTypes.h"
+#include "plan/FormatText.h"
 
 #include <algorithm>
 #include <limits>
@@ -211,8 +212,8 @@ bool fsdp::plan::runsOn(const ShardRange *on, uint64_t shard) {
 }
 
 std::string fsdp::plan::formatShape(const std::vector<int64_t> &shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i)
-    text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
+  std::string text;
+  for (int64_t size : shape)
+    appendListed(text, std::to_string(size));
+  return "[" + text + "]";
 }

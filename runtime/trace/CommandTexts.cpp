@@ -1,6 +1,7 @@
 #include "trace/CommandTexts.h"
 
 #include "plan/Collectives.h"
+#include "plan/FormatText.h"
 #include "plan/Names.h"
 #include "plan/OperationText.h"
 #include "plan/check/LiveRanges.h"
@@ -98,9 +99,8 @@ private:
     for (int value : aten.results)
       if (value >= 0) {
         const plan::ValueT &v = *program.values.at(value);
-        shapes += (shapes.empty() ? "" : ", ") +
-                  std::string(plan::dtypeName(v.dtype)) + " " +
-                  plan::formatShape(v.shape);
+        appendListed(shapes, std::string(plan::dtypeName(v.dtype)) + " " +
+                                 plan::formatShape(v.shape));
       }
     fact("gives", jsonString(shapes));
     if (aten.view)

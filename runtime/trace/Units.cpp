@@ -1,5 +1,6 @@
 #include "trace/Units.h"
 
+#include "plan/FormatText.h"
 #include "plan/NearestName.h"
 
 #include <algorithm>
@@ -45,9 +46,9 @@ int findUnit(const plan::PlanT &plan, const std::string &title) {
       return static_cast<int>(unit);
     titles.push_back(other);
     if (unit < mostTitles)
-      all += (all.empty() ? "" : ", ") + other;
+      appendListed(all, other);
     else if (unit == mostTitles)
-      all += ", ...";
+      appendListed(all, "...");
   }
   throw plan::PlanError(E::Explain,
                         "there is no unit '" + title + "' to explain" +

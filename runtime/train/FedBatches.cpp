@@ -1,6 +1,7 @@
 #include "train/FedBatches.h"
 
 #include "Error.h"
+#include "plan/FormatText.h"
 
 namespace fsdp {
 
@@ -92,8 +93,8 @@ void FedBatches::findNaN(const BatchRing::Batch &here,
   if (here.nanWorker >= 0)
     origin = "worker " + std::to_string(here.nanWorker);
   if (here.nanSampleOfData >= 0)
-    origin += (origin.empty() ? "" : ", ") + std::string("sample ") +
-              std::to_string(here.nanSampleOfData) + " of the data set";
+    appendListed(origin, "sample " + std::to_string(here.nanSampleOfData) +
+                             " of the data set");
   if (!origin.empty())
     firstNaN += " (" + origin + ")";
 }

@@ -1,5 +1,6 @@
 #include "plan/operands/OperandShapes.h"
 
+#include "plan/FormatText.h"
 #include "plan/operands/Operands.h"
 
 using namespace fsdp::plan;
@@ -25,7 +26,9 @@ std::string fsdp::plan::misfitOf(const ProgramT &program, const AtenT &call,
   std::string text;
   for (size_t i = 0; i < call.arguments.size(); ++i)
     if (call.arguments[i]->kind == ArgumentKind::Value)
-      text += (text.empty() ? "" : ", ") + schema.arguments[i].name + " " +
-              formatShape(program.values[call.arguments[i]->value]->shape);
+      appendListed(
+          text,
+          schema.arguments[i].name + " " +
+              formatShape(program.values[call.arguments[i]->value]->shape));
   return text;
 }
