@@ -3,6 +3,7 @@
 #include "Error.h"
 #include "FlagOrArgument.h"
 #include "comm/Gather.h"
+#include "plan/FormatText.h"
 #include "plan/ProgramOutputs.h"
 #include "state/CheckpointReader.h"
 #include "train/FirstProblem.h"
@@ -34,7 +35,7 @@ Checkpoints::Checkpoints(const plan::LoadedPlan &loaded,
   checkSpace();
 }
 
-/// That of the best is one that the plan has.
+/// --keep-best names a metric that the plan gives.
 void Checkpoints::checkMetric() const {
   std::string known;
   auto names =
@@ -46,7 +47,7 @@ void Checkpoints::checkMetric() const {
   for (const std::string &name : names) {
     if (options.keepBest.empty() || name == options.keepBest)
       return;
-    known += (known.empty() ? "" : ", ") + name;
+    appendListed(known, name);
   }
   throw Error(E::FlagAndPlan, "--keep-best " + options.keepBest +
                                   " is no metric of the plan, which has " +
@@ -59,7 +60,7 @@ Checkpoints::~Checkpoints() {
     writer.join();
 }
 
-/// Calls it on rank 0. What it throws is thrown on all ranks.
+/// Calls `call` on rank 0. An error of it is thrown on all ranks.
 template <typename Call>
 static void onRank0(Communicator &communicator, Call &&call) {
   std::string problem;
@@ -76,7 +77,7 @@ static void onRank0(Communicator &communicator, Call &&call) {
     throw Error(kind, problem);
 }
 
-/// The run is the one whose checkpoints are in the folder, or the first there.
+/// Requires a folder whose checkpoints are this run's own, or that has none.
 void Checkpoints::requireOwn(const ResumePoint &from) const {
   std::vector<uint64_t> steps = folder.steps();
   if (steps.empty())
@@ -127,8 +128,8 @@ void Checkpoints::checkSpace() const {
   });
 }
 
-/// Makes the folder again where somebody has removed it, or its lock: another
-/// run could be in it.
+/// Makes the folder and its lock again where somebody has removed one of them:
+/// without the lock another run could write there.
 void Checkpoints::hold() {
   if (folder.isLocked())
     return;
@@ -154,7 +155,7 @@ void Checkpoints::tellFailure(const std::string &why) {
   note(text + "; training goes on, and the ones before it are whole");
 }
 
-/// Room in the folder, and a copy of the state.
+/// Makes the checkpoint's folder, and takes a copy of the state.
 void Checkpoints::prepare(Executor &executor) {
   if (isFirst()) {
     hold();
@@ -189,7 +190,7 @@ void Checkpoints::begin(const checkpoint::RunPosition &position,
     finish();
 }
 
-/// Runs in a thread of its own, which gives way to the kernels.
+/// Runs in a thread of its own, with less priority than the kernels.
 void Checkpoints::write() {
   setpriority(PRIO_PROCESS, gettid(), 10);
   try {
@@ -245,7 +246,7 @@ void Checkpoints::finish() {
   tellFailure(problem);
 }
 
-/// What a checkpoint's manifest says of a metric; NaN: nothing.
+/// A metric in a checkpoint's manifest; NaN where the manifest lacks it.
 static double metricOf(const std::string &folder, const std::string &name) {
   try {
     for (const auto &[metric, value] :
@@ -257,8 +258,9 @@ static double metricOf(const std::string &folder, const std::string &name) {
   return std::nan("");
 }
 
-/// The newest one whose state is known to be good, where the run goes on with
-/// one that is not: the step before the first bad loss may have spoiled it.
+/// After the first loss that is not finite: the newest checkpoint whose state
+/// is known to be good. The step before that loss may have spoiled the state
+/// already.
 std::optional<uint64_t>
 Checkpoints::lastGood(const std::vector<uint64_t> &steps) const {
   for (const auto &[name, since] : facts.run.metrics)
@@ -269,8 +271,25 @@ Checkpoints::lastGood(const std::vector<uint64_t> &steps) const {
   return std::nullopt;
 }
 
-/// Removes the oldest ones but for the best. Those of later steps are damaged,
-/// and take nobody's place.
+/// The checkpoint with the least value of --keep-best's metric.
+std::optional<uint64_t>
+Checkpoints::bestByMetric(const std::vector<uint64_t> &steps) const {
+  std::optional<uint64_t> best;
+  if (options.keepBest.empty())
+    return best;
+  double least = 0;
+  for (uint64_t step : steps) {
+    double value = metricOf(folder.pathOf(step), options.keepBest);
+    if (!std::isnan(value) && (!best || value < least)) {
+      best = step;
+      least = value;
+    }
+  }
+  return best;
+}
+
+/// Removes the oldest checkpoints, but for the best one and the last good one.
+/// Those of later steps than this one are damaged, and do not count.
 void Checkpoints::retain() const {
   std::vector<uint64_t> steps = folder.steps();
   steps.erase(
@@ -280,16 +299,7 @@ void Checkpoints::retain() const {
   if (!options.keep || steps.size() <= options.keep)
     return;
   std::optional<uint64_t> good = lastGood(steps);
-  std::optional<uint64_t> best;
-  double least = 0;
-  if (!options.keepBest.empty())
-    for (uint64_t step : steps) {
-      double value = metricOf(folder.pathOf(step), options.keepBest);
-      if (!std::isnan(value) && (!best || value < least)) {
-        best = step;
-        least = value;
-      }
-    }
+  std::optional<uint64_t> best = bestByMetric(steps);
   for (size_t i = options.keep; i < steps.size(); ++i)
     if (steps[i] != best && steps[i] != good)
       folder.remove(steps[i]);

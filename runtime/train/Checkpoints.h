@@ -18,38 +18,38 @@
 
 namespace fsdp {
 
-/// Writes a run's checkpoints, each behind the steps that follow it. All ranks
-/// do the same with it; what fails is told and counted, and the run goes on.
+/// Writes a run's checkpoints, each while later steps run. All ranks make the
+/// same calls. A failure is told and counted, and the run goes on.
 class Checkpoints {
 public:
   using Note = std::function<void(const std::string &)>;
 
-  /// Throws Error, on all ranks alike, where the folder cannot be written, is
-  /// another run's, has no room for one checkpoint, or has some of another past
-  /// or future than that of the state the run goes on `from`. Collective.
+  /// Throws Error, on all ranks alike, where the folder cannot be written, has
+  /// no room for one checkpoint, or has checkpoints of another run or of later
+  /// steps than the one that this run goes on `from`. Collective.
   Checkpoints(const plan::LoadedPlan &loaded, const CheckpointOptions &options,
               const ResumePoint &from, Communicator &communicator, Note note);
   ~Checkpoints();
 
-  /// Whether one is due after `step` by the number of steps.
+  /// Whether a checkpoint is due after `step`, by the number of steps.
   bool isDue(uint64_t step) const {
     return options.interval && step % options.interval == 0;
   }
   /// Whether, by this rank's clock, it is time for one.
   bool isTime() const;
 
-  /// Copies the state, which is as of the position's step, and begins to write
-  /// it; waits for the one before. `loader`: the state of this rank's, or
-  /// nothing. Collective.
+  /// Waits for the checkpoint before it, copies the state, which is as of the
+  /// position's step, and begins to write it. `loader` is the state of this
+  /// rank's loader, or empty. Collective.
   void begin(const checkpoint::RunPosition &position, Executor &executor,
              const std::string &loader = "");
-  /// Waits for what is being written. Collective. Throws Error, on all ranks
-  /// alike, where it failed and the options say that it must not.
+  /// Waits for the checkpoint that is being written. Throws Error, on all ranks
+  /// alike, where it failed and the options say that it must not. Collective.
   void finish();
 
-  /// Where the one of a step is, or would be.
+  /// Where the checkpoint of a step is, or would be.
   std::string pathOf(uint64_t step) const { return folder.pathOf(step); }
-  /// Those that could not be written.
+  /// How many checkpoints could not be written.
   uint64_t failures() const { return failed; }
 
 private:
@@ -64,6 +64,8 @@ private:
   void write();
   void retain() const;
   std::optional<uint64_t> lastGood(const std::vector<uint64_t> &steps) const;
+  std::optional<uint64_t>
+  bestByMetric(const std::vector<uint64_t> &steps) const;
   void tellFailure(const std::string &why);
   bool isFirst() const { return communicator.rank() == 0; }
 
@@ -78,7 +80,8 @@ private:
   std::thread writer;
   std::atomic<bool> cancelled = false;
   std::promise<std::string> shardsWritten; // or why they are not
-  // Rank 0's, once it is joined: there is no new checkpoint, or too many old.
+  // Rank 0's, to be read once `writer` is joined: why there is no new
+  // checkpoint, and why an old one was not removed.
   std::string commitProblem, retainProblem;
 
   Clock::time_point last; // when the last one began
