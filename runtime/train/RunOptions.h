@@ -17,6 +17,18 @@ enum class ProgressKind { Auto, Bar, Lines, Notes, None, Json };
 /// `Plan`: what the plan does, which applies its update or skips it.
 enum class NonFinite { Plan, Continue, Stop, Skip };
 
+struct NonFiniteInfo {
+  NonFinite kind;
+  const char *name; // as --non-finite has it
+};
+
+/// What a run may ask for in place of what the plan does.
+constexpr NonFiniteInfo nonFiniteKinds[] = {
+    {NonFinite::Continue, "continue"},
+    {NonFinite::Stop, "stop"},
+    {NonFinite::Skip, "skip"},
+};
+
 /// When checkpoints are written, where to, and which one a run goes on from.
 struct CheckpointOptions {
   std::string folder;    // empty: none are written

@@ -119,13 +119,12 @@ static void addTrainingFlags(CLI::App &app, RunOptions &run) {
       ->type_name("KIND")
       ->group(heading::trains);
 
-  static const std::map<std::string, NonFinite> nonFinite = {
-      {"continue", NonFinite::Continue},
-      {"stop", NonFinite::Stop},
-      {"skip", NonFinite::Skip}};
+  std::map<std::string, NonFinite> nonFinite;
+  for (const NonFiniteInfo &info : nonFiniteKinds)
+    nonFinite[info.name] = info.kind;
   app.add_option_function<std::string>(
          "--non-finite",
-         [&run](const std::string &kind) {
+         [&run, nonFinite](const std::string &kind) {
            run.nonFinite = nonFinite.at(kind);
          },
          "what to do about a step whose loss, or a gradient, is infinite or "
