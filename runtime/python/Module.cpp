@@ -1,5 +1,5 @@
-// The extension module `fsdp_runtime`: sessions for fsdp_mlir.loop.run, which
-// is what scripts use. Here are conversions, exceptions and Python's lock only.
+// The extension module `fsdp_runtime`, which gives fsdp_mlir.loop.run its
+// sessions. It has nothing but conversions, exceptions and Python's lock.
 #include "FlagOrArgument.h"
 #include "plan/Names.h"
 #include "python/Interrupts.h"
@@ -20,42 +20,37 @@ namespace {
 
 using SessionPtr = std::shared_ptr<Session>;
 
+void raiseInterrupt() {
+  if (PyErr_CheckSignals() != 0)
+    throw py::error_already_set();
+}
+
 /// Runs a call without Python's lock. An interrupt that came meanwhile is
-/// raised when it is over.
+/// raised after it, in place of the call's own error, which it may have caused.
 template <typename Call> auto unlocked(const SessionPtr &session, Call &&call) {
   auto run = [&] {
-    py::gil_scoped_release release;
-    InterruptedCall interruptible(
-        [session] { session->leave("it was interrupted"); });
-    return call();
-  };
-  auto raise = [] {
-    if (PyErr_CheckSignals() != 0)
-      throw py::error_already_set();
-  };
-  if constexpr (std::is_void_v<decltype(call())>) {
     try {
-      run();
+      py::gil_scoped_release release;
+      InterruptedCall interruptible(
+          [session] { session->leave("it was interrupted"); });
+      return call();
     } catch (const std::exception &) {
-      raise();
+      raiseInterrupt();
       throw;
     }
-    raise();
+  };
+  if constexpr (std::is_void_v<decltype(run())>) {
+    run();
+    raiseInterrupt();
   } else {
-    try {
-      auto result = run();
-      raise();
-      return result;
-    } catch (const py::error_already_set &) {
-      throw;
-    } catch (const std::exception &) {
-      raise();
-      throw;
-    }
+    auto result = run();
+    raiseInterrupt();
+    return result;
   }
 }
 
-/// What is no tensor becomes an undefined one, which the session refuses.
+/// A value that is not a tensor becomes an undefined one, which the session
+/// refuses.
 Batch toBatch(const py::handle &given) {
   if (!PyDict_Check(given.ptr()) && !py::hasattr(given, "keys"))
     throw BatchError("a batch is a dict of tensors by name, and not " +
@@ -85,7 +80,8 @@ std::vector<Batch> toBatches(const py::object &given) {
   return batches;
 }
 
-/// Even what is no batch at all must not keep the other ranks waiting.
+/// The batches of a call. Where they cannot be read this rank leaves the
+/// others, which would wait for it.
 std::vector<Batch> batchesFor(const SessionPtr &session,
                               const py::object &given) {
   try {
@@ -110,11 +106,11 @@ std::string wordsOf(const py::object &given, size_t batch, int64_t row) {
         py::module_::import("fsdp_mlir.data.batch_origins")
             .attr("words_of_step")(given, batch, row));
   } catch (const py::error_already_set &) {
-    return ""; // what is wrong is said all the same
+    return ""; // the session's error says what is wrong without this
   }
 }
 
-/// Takes a step; its note is a warning to whoever called.
+/// Takes a step, and gives its note to the caller as a warning.
 void take(const SessionPtr &session, const py::object &given,
           const std::vector<Batch> &batches, std::vector<double> &outputs) {
   std::string note;
@@ -131,9 +127,9 @@ void take(const SessionPtr &session, const py::object &given,
     throw py::error_already_set();
 }
 
-/// The losses of a step's turns, by name; of a step without turns, its loss.
-/// That has its tensor before the step: behind it none of the code that makes
-/// one is in a cache.
+/// The loss of a step, or the losses of its turns by name. A single loss gets
+/// its tensor before the step: after it, the code that makes tensors is no
+/// longer in the CPU's caches.
 py::object step(const SessionPtr &session, const py::object &given) {
   std::vector<Batch> batches = batchesFor(session, given);
   std::vector<double> outputs;
@@ -167,7 +163,7 @@ py::dict evaluate(const SessionPtr &session, const py::object &given) {
   return result;
 }
 
-/// Of the last step, as docs/metrics.md names them; empty before the first.
+/// Those of the last step, named as in docs/metrics.md; empty before the first.
 py::dict metrics(const Session &session) {
   py::dict result;
   const auto &last = session.last();
@@ -217,14 +213,11 @@ Transport transportNamed(const std::string &name) {
 }
 
 NonFinite nonFiniteNamed(const std::string &name) {
-  static constexpr std::pair<const char *, NonFinite> kinds[] = {
-      {"plan", NonFinite::Plan},
-      {"continue", NonFinite::Continue},
-      {"stop", NonFinite::Stop},
-      {"skip", NonFinite::Skip}};
-  for (const auto &[known, kind] : kinds)
-    if (name == known)
-      return kind;
+  if (name == "plan")
+    return NonFinite::Plan;
+  for (const NonFiniteInfo &info : nonFiniteKinds)
+    if (name == info.name)
+      return info.kind;
   throw Error(E::StepArgument, "non_finite is '" + name +
                                    "'; give plan, continue, stop or skip");
 }
@@ -252,7 +245,7 @@ SessionPtr open(const std::string &plan, const std::string &weights,
   return Session::open(plan, std::move(run), join);
 }
 
-/// Of each axis its name, its ranks and its role.
+/// The name, the number of ranks and the role of each axis.
 std::vector<std::tuple<std::string, uint32_t, std::string>>
 meshOf(const Session &session) {
   std::vector<std::tuple<std::string, uint32_t, std::string>> mesh;
@@ -261,11 +254,13 @@ meshOf(const Session &session) {
   return mesh;
 }
 
-/// Said behind the error of ranks that do not exchange the same.
-constexpr char ofCalls[] = "; and make on all ranks alike what "
-                           "docs/own-loop.md calls collective, as run.save is";
+/// Added to the error of ranks whose collectives differ: what a script does
+/// about it.
+constexpr char collectiveAdvice[] =
+    "; and make on all ranks alike what "
+    "docs/own-loop.md calls collective, as run.save is";
 
-/// As the classes of fsdp_mlir.errors.
+/// Raises errors of the runtime as the classes of fsdp_mlir.errors.
 void registerExceptions() {
   py::register_exception_translator([](std::exception_ptr pointer) {
     auto raise = [](const char *name, const auto &error,
@@ -284,7 +279,8 @@ void registerExceptions() {
     } catch (const Disagreement &error) {
       raise("BatchError", error);
     } catch (const Error &error) {
-      raise("RunError", error, error.kind == E::Collective ? ofCalls : "");
+      raise("RunError", error,
+            error.kind == E::Collective ? collectiveAdvice : "");
     } catch (const PeerFailure &error) {
       raise("RankFailure", error, error.addition);
     }
