@@ -31,7 +31,7 @@ static double getBytes(TypeRange types) {
 
 double OpCost::getCollectiveSeconds(CollectiveOpInterface op) const {
   if (op.isGlobal())
-    return 0; // what it becomes takes time
+    return 0; // its lowered form takes the time
   if (!isMemory(op.getSourceType()) || !isMemory(op.getDestinationType()))
     return 0; // of no unit
   if (op.getMapped())
@@ -51,10 +51,31 @@ double OpCost::getMemorySeconds(double bytes) const {
   return cost::memorySeconds(bytes, cluster);
 }
 
-/// Time is that of the first shard's ranks: of what some ranks alone do, it is
-/// they who have the most.
+/// Whether the ranks of the first shard do nothing here. Times are theirs,
+/// since they have the most of what only some ranks do.
 static bool isOfOthers(ShardsAttr shards) {
   return shards && shards.getFirst() > 0;
+}
+
+static bool isOnHost(Value value) {
+  PlaceAttr place = getPlace(value);
+  return place && place.getArena() == kHostArena;
+}
+
+static cost::CopyWork getCopyWork(CmdCopyOp op) {
+  cost::CopyWork work;
+  for (auto piece : op.getPieces().getAsRange<PieceAttr>()) {
+    if (isOfOthers(piece.getShards()))
+      continue;
+    double bytes = double(piece.getBytes()) * piece.getBlocks();
+    if (piece.getSource() < 0)
+      work.fill(bytes);
+    else
+      work.copy(bytes,
+                isOnHost(op.getSources()[piece.getSource()]) ==
+                    isOnHost(op.getDestinations()[piece.getDestination()]));
+  }
+  return work;
 }
 
 double OpCost::getSeconds(Operation *op) const {
@@ -104,24 +125,7 @@ double OpCost::getSeconds(Operation *op) const {
         return getMemorySeconds(2 * getBytes(op.getValue().getType()));
       })
       .Case<CmdCopyOp>([&](CmdCopyOp op) {
-        auto isOnHost = [](Value value) {
-          PlaceAttr place = getPlace(value);
-          return place && place.getArena() == kHostArena;
-        };
-        cost::CopyWork work;
-        for (auto piece : op.getPieces().getAsRange<PieceAttr>()) {
-          if (isOfOthers(piece.getShards()))
-            continue;
-          double bytes = double(piece.getBytes()) * piece.getBlocks();
-          if (piece.getSource() < 0)
-            work.fill(bytes);
-          else
-            work.copy(
-                bytes,
-                isOnHost(op.getSources()[piece.getSource()]) ==
-                    isOnHost(op.getDestinations()[piece.getDestination()]));
-        }
-        return cost::copySeconds(work, cluster);
+        return cost::copySeconds(getCopyWork(op), cluster);
       })
       .Default(0.0);
 }

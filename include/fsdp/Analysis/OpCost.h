@@ -14,11 +14,12 @@ class OpCost {
 public:
   OpCost(mlir::ModuleOp module, cost::Cluster cluster);
 
-  /// Seconds that an op keeps its own stream busy; 0 for what is no command,
-  /// and for calls and copies that ranks of the first shard do not run.
+  /// Seconds that an op keeps its own stream busy; 0 for an op that becomes no
+  /// command, and for calls and copies that ranks of the first shard do not
+  /// run.
   double getSeconds(mlir::Operation *op) const;
-  /// Seconds of a collective of so many bytes, those of its whole buffer, over
-  /// the shard axis.
+  /// Seconds of a collective over the shard axis whose whole buffer has so many
+  /// bytes.
   double getSecondsOverShards(plan::CollectiveKind kind, double bytes) const;
 
   const cost::Cluster &getCluster() const { return cluster; }
