@@ -84,10 +84,10 @@ public:
   }
 
 private:
-  /// No plan can be better, or none by as much as a search is worth.
+  /// Whether no plan can take so much less that a search is worth it.
   bool done() const { return best.bytes - least <= least / 4096; }
 
-  /// Keeps `offsets` where they take fewer bytes than the best.
+  /// Makes `offsets` the best plan if they take fewer bytes than it.
   void keep(int64_t bytes) {
     if (bytes >= best.bytes)
       return;
@@ -116,8 +116,8 @@ private:
             })};
   }
 
-  /// As an allocator would: when a block comes, it takes the smallest free
-  /// range that holds it.
+  /// Places blocks as a best-fit allocator would: each takes the smallest free
+  /// range that holds it when its life begins.
   void placeByTime() {
     Order coming = sortedBy(
         [](const LiveBlock &b) { return std::make_pair(-b.first, b.bytes); });
@@ -132,8 +132,9 @@ private:
     keep(free.getEnd());
   }
 
-  /// Each block on top of all that are in use with it, which is exact where
-  /// lifetimes are nested: a step's forward and backward nearly are.
+  /// Puts each block on top of all blocks that are in use with it. That is best
+  /// where lifetimes are nested, as those of a step's forward and backward
+  /// nearly are.
   void stack(const Order &order) {
     Skyline skyline(blocks);
     int64_t bytes = 0;
@@ -144,8 +145,9 @@ private:
     keep(bytes);
   }
 
-  /// Each block in the tightest gap. Nothing where that takes more than `limit`
-  /// bytes, the best is as good as can be, or too much was looked at already.
+  /// Puts each block into the tightest gap, and returns the bytes that takes.
+  /// Returns nothing where they are more than `limit`, where the best plan is
+  /// good enough, or where the effort is spent.
   std::optional<int64_t> fill(const Order &order, int64_t limit) {
     size_t pairs = order.size() * order.size() / 2;
     if (done() || pairs > effort)
@@ -163,9 +165,9 @@ private:
     return bytes;
   }
 
-  /// Moves blocks forward in an order that gives the offsets `current` and
-  /// takes `bytes`: in turn one that reaches the end, and any; and stays with
-  /// what takes no more.
+  /// Hill climbing over orders, from one that gives the offsets `current` and
+  /// takes `bytes`. A try moves one block forward: in turn one that reaches the
+  /// end of the memory, and any block. What takes no more bytes is kept.
   void climb(Order order, std::vector<int64_t> current, int64_t bytes) {
     std::mt19937 random(1);
     auto pick = [&](size_t n) { return random() % n; };
@@ -194,9 +196,9 @@ private:
   int64_t least;
   OffsetPlan best;
   std::vector<LiveBlock> blocks;
-  std::vector<size_t> indices; // of the blocks, in those given
+  std::vector<size_t> indices; // of each block among those given
   std::vector<int64_t> offsets;
-  /// Pairs of blocks that may still be looked at: about a second's worth.
+  /// How many pairs of blocks may still be compared: about a second's worth.
   size_t effort = 1'500'000'000;
 };
 

@@ -1,4 +1,4 @@
-// What OffsetPlanner asks about the blocks it has placed.
+// Data structures of OffsetPlanner: where placed blocks lie, and what is free.
 
 #ifndef FSDP_LIB_ANALYSIS_PLACEDBLOCKS_H
 #define FSDP_LIB_ANALYSIS_PLACEDBLOCKS_H
@@ -13,11 +13,11 @@
 
 namespace fsdp {
 
-/// Ranges that nobody uses now, in memory without an end.
+/// The free ranges of a memory that grows as needed.
 class FreeRanges {
 public:
-  /// The start of the smallest range of at least `bytes`; the end is moved
-  /// where there is none.
+  /// Takes the start of the smallest range of at least `bytes`, and returns its
+  /// offset. Where there is none, the memory grows.
   int64_t take(int64_t bytes);
   void release(int64_t offset, int64_t bytes);
   int64_t getEnd() const { return end; }
@@ -31,8 +31,8 @@ private:
   int64_t end = 0;
 };
 
-/// For each time the first byte above all blocks: a tree over the times at
-/// which blocks begin.
+/// The first byte above all blocks, for each time: a segment tree over the
+/// times at which blocks begin.
 class Skyline {
 public:
   explicit Skyline(llvm::ArrayRef<LiveBlock> blocks);
@@ -46,12 +46,13 @@ private:
            int64_t height);
 
   std::vector<int64_t> times;
-  // Of a node: the highest below it, and what all below it has been set to
-  // since they were.
+  // By node: the greatest height below it, and a height that everything below
+  // it has been set to, but that is not passed down yet.
   std::vector<int64_t> top, pending;
 };
 
-/// Placed blocks by offset, in chunks, so that one more moves few.
+/// Placed blocks, sorted by offset. They lie in chunks, so that an insertion
+/// moves few of them.
 class PlacedBlocks {
 public:
   /// Puts a block in the tightest gap between those that are in use with it, or
@@ -63,11 +64,12 @@ private:
   static constexpr size_t chunkSize = 256;
   struct Chunk {
     size_t size = 0;
-    // When any of its blocks is in use: in most chunks none is with a new one.
+    // When any of its blocks is in use. Most chunks have none that is in use
+    // with a new block, and are passed over.
     int32_t earliest = std::numeric_limits<int32_t>::max();
     int32_t latest = std::numeric_limits<int32_t>::min();
-    // Of each block. Times stand apart: they are all that is looked at of a
-    // block that is not in use with the new one.
+    // By block. Times are arrays of their own, since a block that is not in use
+    // with the new one needs nothing else to be read.
     int32_t first[chunkSize], last[chunkSize];
     int64_t offset[chunkSize], end[chunkSize];
   };

@@ -10,7 +10,8 @@
 using namespace mlir;
 using namespace fsdp;
 
-/// What is no command takes no time, on whichever stream.
+/// The stream of an op. One that becomes no command takes no time, so that its
+/// stream does not matter.
 static unsigned getStream(Operation *op) {
   auto command = dyn_cast<TimelineOpInterface>(op);
   return command ? command.getStream() : unsigned(plan::computeStream);

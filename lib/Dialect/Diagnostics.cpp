@@ -15,7 +15,7 @@ using namespace mlir;
 
 namespace fsdp {
 
-/// Nothing: the text has its identifier.
+/// Empty where the texts of errors already end with their identifiers.
 static thread_local std::optional<E> kindOfThread = E::Ir;
 static std::atomic<bool> hasPrinted = false;
 
@@ -39,8 +39,8 @@ static bool verifiesDiagnostics() {
   return flag && flag->getNumOccurrences() > 0;
 }
 
-/// Prints what MLIR would say of a place `<unknown>:0`: that is of no file, but
-/// may have a name.
+/// Prints a diagnostic whose location is in no file, with the location's name
+/// if it has one. MLIR would print `<unknown>:0`.
 static LogicalResult printWithoutFile(Diagnostic &diagnostic) {
   Location place = diagnostic.getLocation();
   if (place->findInstanceOf<FileLineColLoc>() || verifiesDiagnostics())
@@ -56,8 +56,8 @@ static LogicalResult printWithoutFile(Diagnostic &diagnostic) {
   return success();
 }
 
-/// Puts the identifier behind an error, once, and leaves it to be printed where
-/// it is of a place in a file.
+/// Ends an error with its identifier, once. MLIR's own handler prints it where
+/// its location is in a file.
 static LogicalResult identify(Diagnostic &diagnostic) {
   if (diagnostic.getSeverity() != DiagnosticSeverity::Error)
     return failure();
@@ -77,8 +77,8 @@ static LogicalResult identify(Diagnostic &diagnostic) {
   return printWithoutFile(diagnostic);
 }
 
-/// A handler that was registered later is asked first, and dialects are loaded
-/// behind those of the programs.
+/// Registers `identify` when a dialect is loaded. That is after the programs
+/// have registered their handlers, and the last handler is asked first.
 template <typename Dialect> static void addTo(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, Dialect *) {
     context->getDiagEngine().registerHandler(identify);

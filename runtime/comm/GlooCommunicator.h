@@ -25,10 +25,11 @@ struct GlooAddress {
 /// Reductions are an all-to-all and a local sum: Gloo's own reduce-scatter
 /// changes its order of summation with the size.
 ///
-/// `store` is a c10d store that all ranks share, its keys not used by others.
-/// It is kept, as groups meet there when they talk first. Throws PeerFailure
-/// when the ranks cannot be connected within the patience's limit, which later
-/// calls have as well, and Error where the environment asks for Gloo's TLS.
+/// `store` is a c10d store that all ranks share and nobody else writes to. It
+/// must outlive the communicator: a group of ranks meets there at its first
+/// collective. Throws PeerFailure when the ranks cannot be connected within the
+/// patience's limit, which holds for later calls as well, and Error where the
+/// environment asks for Gloo's TLS.
 std::unique_ptr<Communicator> createGlooCommunicator(c10d::Store &store,
                                                      int rank, int size,
                                                      const GlooAddress &address,

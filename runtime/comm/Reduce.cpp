@@ -15,14 +15,14 @@ namespace fsdp {
 
 namespace {
 
-/// Whether x / divisor is x * (1 / divisor) to the bit: a power of two whose
-/// reciprocal is a normal number.
+/// Whether x / divisor and x * (1 / divisor) have the same bits. They do where
+/// the divisor is a power of two whose reciprocal is a normal number.
 bool multipliesExactly(double divisor) {
   int exponent;
   return std::frexp(divisor, &exponent) == 0.5 && std::abs(exponent) < 100;
 }
 
-// What is below is compiled twice, for CPUs of every age.
+// What is below is compiled twice: for CPUs that have AVX2, and for all others.
 #define FSDP_INLINE __attribute__((always_inline)) inline
 
 /// C++'s type for a number in c10::ScalarType.
@@ -49,7 +49,7 @@ struct Max {
   }
 };
 
-/// out = finish(x op y). The same memory may be two of them.
+/// out = finish(x op y). `out` may be `x` or `y`.
 template <typename Op, typename T, typename Finish>
 FSDP_INLINE void fold(const T *x, const T *y, T *out, size_t n, Finish finish) {
   using N = Number<T>;
@@ -58,9 +58,9 @@ FSDP_INLINE void fold(const T *x, const T *y, T *out, size_t n, Finish finish) {
     out[i] = finish(N::narrow(Op::of(N::widen(x[i]), N::widen(y[i]))));
 }
 
-/// Block by block, which stays in the first-level cache: each source is read
-/// once, and a destination that is one of the sources is written after it was
-/// read.
+/// Combines block by block, since a block stays in the first-level cache. Each
+/// source is read once. A block is read from all sources before it is written,
+/// so a destination may be a source.
 template <typename Op, typename T, typename Finish>
 FSDP_INLINE void combineBlocks(const std::vector<const void *> &sources,
                                const std::vector<void *> &destinations,

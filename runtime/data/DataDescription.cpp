@@ -32,7 +32,7 @@ std::vector<int64_t> DataDescription::Column::sampleShape() const {
 
 namespace {
 
-/// A member of the description, which knows its place for messages.
+/// A value in the description, with its path for messages.
 class Member {
 public:
   Member(const Json &json, std::string place, const std::string &file)
@@ -44,13 +44,13 @@ public:
   }
   bool isNull() const { return json.is_null(); }
 
-  /// Of an object.
+  /// The member of an object.
   Member at(const char *name) const {
     if (!json.is_object() || !json.contains(name))
       refuse(std::string("has no ") + name);
     return {json.at(name), place + "." + name, file};
   }
-  /// An object with just these members.
+  /// Requires an object that has these members and no others.
   const Member &object(std::initializer_list<const char *> names) const {
     if (!json.is_object())
       refuse("is no object");
@@ -149,8 +149,9 @@ DataDescription::Column columnOf(const Member &member,
   return column;
 }
 
-/// Windows end with the last that all columns have; other samples are as many
-/// in each.
+/// Counts the samples of each part. Columns have equally many; where all are
+/// windowed, one may have more windows than another, and the last ones are left
+/// out.
 void countSamples(DataDescription &data, const Member &columns) {
   bool isWindowed =
       std::all_of(data.columns.begin(), data.columns.end(),

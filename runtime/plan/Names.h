@@ -1,5 +1,5 @@
-// What people, files and Python call the cases of the plan's enumerations: the
-// schema's names in lower case, which are the IR's.
+// Names of the plan's enumerators for messages, files and Python: those of the
+// schema in lower case, as the IR has them.
 #ifndef FSDP_PLAN_NAMES_H
 #define FSDP_PLAN_NAMES_H
 

@@ -11,7 +11,7 @@
 
 namespace fsdp::checkpoint {
 
-/// A checkpoint's bytes are not those that were written.
+/// Thrown where a checkpoint's bytes are not those that were written.
 struct Damage : Error {
   explicit Damage(const std::string &message, E kind = E::CheckpointDamaged)
       : Error(kind, message) {}
@@ -23,17 +23,18 @@ Manifest readManifestFile(const std::string &path);
 /// The manifest of the checkpoint in a folder. Throws Damage.
 Manifest readCheckpoint(const std::string &folder);
 
-/// Among the checkpoints of a run the name says which one is the newest. Throws
-/// Damage where a folder has another step's.
+/// Throws Damage where a folder has the name of another step than its manifest:
+/// the name says which checkpoint of a run is the newest.
 void requireOwnName(const std::string &folder, const Manifest &manifest);
 
-/// What a rank's loader left in the checkpoint in a folder; empty: it left
-/// nothing. Throws Damage that names the file.
+/// The state of a rank's loader in a checkpoint; empty where the loader saved
+/// none. Throws Damage that names the file.
 std::string readLoaderState(const std::string &folder, const Manifest &manifest,
                             int rank);
 
-/// Reads tensors of a checkpoint, whatever their cuts were, and no block of
-/// them that is not asked for. What it gives has the hash that was written.
+/// Reads parts of a checkpoint's tensors, however the run that wrote it cut
+/// them. It reads only the blocks that are asked for, and checks the hash of
+/// each.
 class Reader {
 public:
   /// `manifest` must outlive it.
@@ -41,9 +42,10 @@ public:
       : folder(std::move(folder)), manifest(manifest),
         files(manifest.files.size()) {}
 
-  /// Reads the elements of `wanted` to where its `local` counts from. Of a
-  /// tensor that each rank has of its own, rank 0's where `rank` is none of the
-  /// checkpoint's. Throws Damage that names file and tensor.
+  /// Reads the elements of `wanted` into `local`, at the offsets that `wanted`
+  /// has. Where each rank has a tensor of its own, it reads that of `rank`, or
+  /// of rank 0 where the checkpoint has no such rank. Throws Damage that names
+  /// file and tensor.
   void read(const StoredTensor &tensor, const Part &wanted, int rank,
             char *local);
 

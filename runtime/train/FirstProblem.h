@@ -7,8 +7,9 @@
 
 namespace fsdp {
 
-/// What went wrong on the first rank on which something did, with its number:
-/// the same text on all ranks. Empty: all are well. Collective.
+/// The problem of the lowest rank that has one, with that rank's number: the
+/// same text on all ranks. `mine` is this rank's problem. Empty texts mean that
+/// there is none. Collective.
 std::string firstProblem(Communicator &communicator, const std::string &mine);
 
 } // namespace fsdp

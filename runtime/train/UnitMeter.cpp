@@ -6,7 +6,7 @@
 
 namespace fsdp {
 
-/// The unit of a collective; as many as there are: none.
+/// The unit of a collective; the number of units where it has none.
 static size_t unitOf(const plan::PlanT &plan, const plan::CommandT &command) {
   const auto *collective = command.operation.AsCollective();
   return collective && collective->unit >= 0 ? collective->unit

@@ -9,27 +9,27 @@
 
 namespace fsdp {
 
-/// Measures what each of a plan's units costs one rank. Besides them it has one
-/// for what is of no unit.
+/// Measures what each of a plan's units costs one rank, and what the commands
+/// of no unit cost together.
 class UnitMeter {
 public:
   explicit UnitMeter(const plan::PlanT &plan) : plan(plan) {}
 
-  /// Measures the runs from here on. On a GPU, where the next
-  /// step is launched before this one is over, nobody watches the streams.
+  /// Measures the runs from here on. On a GPU exposed time is not measured,
+  /// since the next step is launched before this one is over.
   void begin(Executor &executor);
   /// Stops, and says what the runs since begin() cost, without norms; `step` is
   /// the number of the program that was run as the step. Exposed time is left
-  /// out where somebody else recorded them.
+  /// out where another recorder took the place of this one.
   std::vector<UnitReport> end(int step, Executor &executor);
 
-  /// How many it tells of; the last is what is of no unit.
+  /// The number of reports; the last one is for the commands of no unit.
   size_t size() const { return plan.units.size() + 1; }
 
 private:
-  /// What a step's collectives move, by unit.
+  /// The bytes that a step's collectives move, by unit.
   std::vector<uint64_t> bytesOf(int step) const;
-  /// The unit that keeps a program's compute stream in each of its commands.
+  /// The unit that a program's compute stream waits for in each command.
   const std::vector<size_t> &unitsOf(uint32_t program);
 
   const plan::PlanT &plan;

@@ -22,24 +22,24 @@ struct LiveBlock {
 };
 
 struct OffsetPlan {
-  /// In the order of the blocks, in bytes, multiples of 64.
+  /// A multiple of 64 bytes for each block, in their order.
   llvm::SmallVector<int64_t> offsets;
-  /// Bytes that hold all blocks.
+  /// The size of the memory that holds all blocks.
   int64_t bytes = 0;
 };
 
-/// Every block has bytes of its own.
+/// Gives every block bytes of its own.
 OffsetPlan planApart(llvm::ArrayRef<LiveBlock> blocks);
 
-/// Offsets such that no two blocks that are in use at one time share a byte,
-/// in as few bytes as a fixed amount of search finds; the same for the same
-/// blocks. Ends early at getPeakBytes().
+/// Offsets such that no two blocks that are in use at one time share a byte, in
+/// as few bytes as a search of bounded effort finds. Equal blocks give equal
+/// offsets. The search ends early where a plan takes getPeakBytes().
 ///
-/// It places blocks one after the other, in several orders: by time, by size,
-/// by lifetime, by both; then it changes the best order here and there. A block
-/// goes into the tightest gap between those that are in use with it. With so
-/// many blocks that looking at all pairs takes seconds, only what takes
-/// n log n steps is tried: by time, and on top of each other by lifetime.
+/// It places blocks one after the other, in the order of time, of size, of
+/// lifetime, and of their product, and then improves the best order by hill
+/// climbing. A block goes into the tightest gap between those that are in use
+/// with it. Where comparing all pairs of blocks would take seconds, it tries
+/// only what takes n log n steps: the order of time, and stacking.
 OffsetPlan planBest(llvm::ArrayRef<LiveBlock> blocks);
 
 /// The largest sum of bytes in use at one time, each block rounded up to the 64

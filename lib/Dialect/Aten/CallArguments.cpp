@@ -1,4 +1,4 @@
-// What a call gives its schema.
+// Binds the operands and attributes of a call to the arguments of its schema.
 
 #include "fsdp/Dialect/Aten/CallArguments.h"
 
@@ -29,7 +29,8 @@ static bool isScalar(Attribute attribute) {
   return isF64(attribute) || isI64(attribute) || isa<BoolAttr>(attribute);
 }
 
-/// What an attribute of an argument's type looks like; null where none may be.
+/// How an attribute of an argument's type is written; null where the type has
+/// no attribute.
 static const char *getExpected(const SchemaType &type) {
   switch (type.kind) {
   case Kind::Int:
@@ -128,8 +129,8 @@ private:
   LogicalResult checkLeftOver();
 
   bool atEnd() const { return position == slots.size(); }
-  /// Whether the next entry is an operand that is not a tensor, or one whose
-  /// number is taken.
+  /// Whether the next entry is a scalar operand, or a tensor whose one number
+  /// is read.
   bool atScalar() const {
     return !atEnd() &&
            (slots[position] == kItemSlot ||

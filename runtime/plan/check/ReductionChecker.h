@@ -6,8 +6,8 @@
 
 namespace fsdp::plan {
 
-/// What is reduced can be, and is divided as gradients are; or, where it is
-/// a norm of them, not at all.
+/// Requires that the ranks can reduce the dtype, and that the sum is divided as
+/// that of gradients, or, where it is a norm of gradients, not at all.
 void checkReduction(const Checked &here, const PlanT &plan,
                     const CollectiveT &collective, Norm norm);
 

@@ -1,4 +1,4 @@
-// The entry of a call's slots for a number that a tensor holds.
+// The slot of a call whose number is read from a tensor.
 
 #ifndef FSDP_DIALECT_ATEN_ITEMSLOT_H
 #define FSDP_DIALECT_ATEN_ITEMSLOT_H

@@ -8,8 +8,8 @@
 
 namespace fsdp::aten {
 
-/// The work of a call that is no view: cost::workOf(). Operands that are no
-/// tensors are left out.
+/// The work of a call that is not a view, by cost::workOf(). Operands that are
+/// not tensors are left out.
 cost::Work getWork(llvm::StringRef callee, mlir::TypeRange operands,
                    mlir::TypeRange results);
 

@@ -1,5 +1,4 @@
-// The functions of a module: programs and rules, by what they say of
-// themselves.
+// The functions of a module, which are programs or rules.
 
 #ifndef FSDP_DIALECT_FSDP_FUNCTIONS_H
 #define FSDP_DIALECT_FSDP_FUNCTIONS_H
@@ -10,14 +9,14 @@
 
 namespace fsdp {
 
-/// Whether a function is the rule of updates.
+/// Whether a function is an optimizer's rule.
 bool isRule(mlir::Operation *function);
 
-/// Whether it is one that looks at whole matrices: it is of tensors of one
-/// shape.
+/// Whether a rule looks at whole matrices: its tensors then have a shape, where
+/// a pointwise rule's are unranked.
 bool isMatrixRule(mlir::func::FuncOp function);
 
-/// The programs of a module: its functions, less rules and declarations.
+/// The programs of a module: its functions without rules and declarations.
 llvm::SmallVector<mlir::func::FuncOp> getPrograms(mlir::ModuleOp module);
 
 } // namespace fsdp

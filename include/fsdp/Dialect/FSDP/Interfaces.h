@@ -17,20 +17,21 @@ namespace plan {
 struct CollectiveInfo;
 } // namespace plan
 
-/// Whether an op gives step scalars: one of this dialect that says so, or
-/// arithmetic of them.
+/// Whether an op computes step scalars: one with the trait StepScalar, or
+/// arithmetic.
 bool isStepScalar(mlir::Operation *op);
 
 template <typename Op>
 class StepScalar : public mlir::OpTrait::TraitBase<Op, StepScalar> {};
 
-/// The type of a tensor, or of the one that a future will give.
+/// The type of a tensor, or of the tensor that a future stands for.
 mlir::RankedTensorType getMovedType(mlir::Value value);
 
 namespace detail {
 std::optional<uint64_t> getGivenStream(mlir::Operation *op);
 const plan::CollectiveInfo &getCollectiveInfo(CollectiveKind kind);
-/// A row, where ranks give and get one per rank.
+/// The type of one rank's piece. Of an all-to-all it is that of the row which
+/// each rank sends to each other one.
 mlir::RankedTensorType getPieceType(CollectiveKind kind,
                                     mlir::RankedTensorType from,
                                     mlir::RankedTensorType to);

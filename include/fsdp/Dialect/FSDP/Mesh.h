@@ -13,38 +13,38 @@ namespace fsdp {
 /// and one rank.
 class Mesh {
 public:
-  /// Of the module that `op` is or is in.
+  /// The mesh of the module that `op` is or is in.
   explicit Mesh(mlir::Operation *op);
 
-  /// Whether there is one.
+  /// Whether the module has a mesh.
   explicit operator bool() const { return bool(grid); }
   mlir::shard::GridOp getGrid() const { return grid; }
 
   int64_t getNumAxes() const { return sizes.size(); }
   int64_t getSize(int64_t axis) const { return sizes[axis]; }
-  /// What an axis is for; nothing where nobody has said.
+  /// The role of an axis, if it has been given one.
   std::optional<AxisRole> getRole(int64_t axis) const;
 
   /// The axes of a role, in the order of the grid. They are neighbours.
   llvm::SmallVector<int64_t> getAxes(AxisRole role) const;
 
   int64_t getNumRanks() const;
-  /// Among how many ranks a collective over some axes, or over those of a role,
-  /// is.
+  /// The number of ranks of a collective over some axes, or over those of a
+  /// role.
   int64_t getNumRanks(llvm::ArrayRef<int64_t> axes) const;
   int64_t getNumRanks(AxisRole role) const {
     return getNumRanks(getAxes(role));
   }
-  /// How many ranks are from one of these to the next.
+  /// The distance, in ranks, between neighbours along these axes.
   int64_t getStride(llvm::ArrayRef<int64_t> axes) const;
   int64_t getStride(AxisRole role) const { return getStride(getAxes(role)); }
-  /// Into how many parts states are cut, and on how many ranks each part is.
+  /// The number of parts that states are cut into, and of ranks that hold each.
   int64_t getNumShards() const { return getNumRanks(AxisRole::Shard); }
   int64_t getNumReplicas() const { return getNumRanks(AxisRole::Replicate); }
 
-  /// Among how many ranks `op` is.
+  /// The number of ranks that take part in a collective.
   int64_t getNumRanks(CollectiveOpInterface op) const;
-  /// Whether it is over all axes of a role, and no others.
+  /// Whether a collective is over all axes of a role, and no others.
   bool isOver(CollectiveOpInterface op, AxisRole role) const;
 
 private:
