@@ -60,7 +60,7 @@ def BucketCollectives : ModulePass<"fsdp-bucket-collectives"> {
 
     Output IR: one `fsdp.all_gather` per unit and region, in bytes, in front of
     its first reader; one `fsdp.reduce_scatter` per unit and element type,
-    behind the last of its gradients. `fsdp.pack` and `fsdp.unpack` copy
+    after the last of its gradients. `fsdp.pack` and `fsdp.unpack` copy
     members in and out.
 
     What holds: a bucket is rank-major, and its members lie at multiples of 64
@@ -121,7 +121,7 @@ def KeepPieces : ModulePass<"fsdp-keep-pieces"> {
   let description = [{
     Input IR: buckets; units with `reshard_ranks`.
 
-    Output IR: an `fsdp.keep` stands behind each gather of forward that such a
+    Output IR: an `fsdp.keep` follows each gather of forward that such a
     unit's backward repeats. It keeps a secondary shard, and backward gathers
     that among so many neighbours, one bucket of forward at a time.
 

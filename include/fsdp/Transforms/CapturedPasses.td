@@ -17,7 +17,7 @@ def RecordMeaning : ModulePass<"fsdp-record-meaning"> {
     update. A term is the operators with their constants, inputs and states that
     a value follows from.
 
-    What holds: passes behind this one rewrite how a step is computed. The
+    What holds: passes after this one rewrite how a step is computed. The
     checker follows the commands of the plan and must come to the same digests
     (C34 of docs/checker.md).
 

@@ -82,14 +82,14 @@ def AccumulateGradients
     one, reduces the state plus its own gradient, and puts the state back to
     -0.0. Backward starts with 1/K in both.
 
-    With `accumulate-reduce=each` the pass stands behind `fsdp-localize`. The
+    With `accumulate-reduce=each` the pass runs after `fsdp-localize`. The
     states are each rank's part then, as the update reads them, and
     `@accumulate` reduces too. This takes less memory and more communication.
     Where there are replicas, the states are parts of sums that are not divided
     yet. `@accumulate` sums over the shards alone. `@step` adds the state to its
     own such sum, sums over the replicas, and divides once.
 
-    What holds: where the pass stands in front of `fsdp-localize`, only `@step`
+    What holds: where the pass runs before `fsdp-localize`, only `@step`
     communicates gradients. The sum is taken in the order of the micro-batches,
     from the first one on: -0.0 plus a number is that number in every bit.
 
@@ -156,7 +156,7 @@ def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
     `@fsdp.scaler.skipped_steps`; an op marked `fsdp.cotangent`. Without
     `scaler` nothing changes.
 
-    Output IR: backward starts with the scale. Behind each unit's gradients stands
+    Output IR: backward starts with the scale. After each unit's gradients comes
     their largest magnitude, and an `fsdp.all_reduce max overflow` of it over the axes of
     the mesh that gradients are cut over. Updates have the `scale` 1 / scale, and
     `skip` where the largest is not finite. `_amp_update_scale` gives the next
@@ -240,7 +240,7 @@ def ClipGradients : ModulePass<"fsdp-clip-gradients"> {
     Input IR: local types; of `fsdp.training`, `clip_grad_norm`: the largest
     norm, and its type (1, 2, any p >= 1, infinity). Without it nothing changes.
 
-    Output IR: behind each unit's gradients stands
+    Output IR: after each unit's gradients comes
     `aten.call "fsdp_mlir::power_sum"`, in float64. Then follow the sum over the
     units, an `fsdp.all_reduce` of that one number over the axes of the mesh that
     gradients are cut over, the norm, and the factor
@@ -304,11 +304,11 @@ def SkipNonFinite : ModulePass<"fsdp-skip-non-finite"> {
   let summary = "Skips the update of a step that is not finite";
   let description = [{
     Input IR: local types; an op marked `fsdp.cotangent`; a buffer is stored once
-    and not read behind that. With `non-finite=apply`, or a `scaler`, which
+    and not read after that. With `non-finite=apply`, or a `scaler`, which
     skips steps itself, nothing changes.
 
     Output IR: backward starts with 1 + (loss - loss), which is NaN where the
-    loss is not finite and else 1. Behind each unit's gradients stands their largest
+    loss is not finite and else 1. After each unit's gradients comes their largest
     magnitude, and an `fsdp.all_reduce max overflow` of it over the axes of the
     mesh that gradients are cut over. Updates have a `skip` where it is not
     finite, and a buffer is stored with the value that it has. The number of
@@ -316,8 +316,8 @@ def SkipNonFinite : ModulePass<"fsdp-skip-non-finite"> {
     `skipped_steps`; rules do not count those steps.
 
     What holds: all ranks skip the same steps, and a skipped step changes no
-    state. A loss of any micro-batch counts. Of a step of several ones, the
-    first keeps in states of its own what the buffers have that they store. Where
+    state. The loss of any micro-batch counts. In a step of several micro-batches
+    the first one keeps the values of the buffers that they store, in states of its own. Where
     nothing is skipped, no bit of the state changes by this pass.
 
     Why: one infinite loss is enough to lose a run. A number of its own for the

@@ -1,5 +1,5 @@
 // The passes of fsdp-overlap that decide when collectives run, in the order of the
-// pipeline. They stand behind those of BucketPasses.td.
+// pipeline. They follow those of BucketPasses.td.
 
 #ifndef FSDP_OVERLAP_PASSES_TD
 #define FSDP_OVERLAP_PASSES_TD
@@ -13,7 +13,7 @@ def ConvertToAsync : ModulePass<"fsdp-convert-to-async"> {
     `fsdp.all_reduce`, `fsdp.all_to_all`), and copies from and to the host
     (`fsdp.fetch`, `fsdp.offload`).
 
-    Output IR: each is a start and, right behind it, its wait.
+    Output IR: each is a start and, right after it, its wait.
 
     What holds: the starts have the order that the ops had.
 
@@ -49,7 +49,7 @@ def ScheduleOverlap : ModulePass<"fsdp-schedule-overlap"> {
   let summary = "Decides when collectives start and are waited for";
   let description = [{
     Input IR: each start is followed by its wait; gathers stand in front of
-    their first readers, reductions behind the last of their gradients.
+    their first readers, reductions after the last of their gradients.
 
     Output IR: the same ops in another order. A pack moves with its start, an
     unpack with its wait, the update with the wait of its gradient. Programs
@@ -64,32 +64,32 @@ def ScheduleOverlap : ModulePass<"fsdp-schedule-overlap"> {
       margins are tried, for collectives that take longer than predicted. The
       one with the least exposed communication is kept; of equals, the one with
       the least peak.
-    - `fsdp2`: FSDP2's order. A gather starts behind the wait of the one before
+    - `fsdp2`: FSDP2's order. A gather starts after the wait of the one before
       it (`prefetch-*=1`). A reduction starts when its last gradient is there,
       in front of any gather of that place, once the reduction before it is
       waited for. Updates stay at the end.
     - `naive`: the order stays as it is. Depths and budget have no effect.
 
-    `prefetch-forward=N` and `prefetch-backward=N` are depths: right behind the
+    `prefetch-forward=N` and `prefetch-backward=N` are depths: right after the
     wait of a unit's gather starts the gather of the unit that is used N units
     later. With 0 a gather starts at its first reader. A unit's own lists,
     `prefetch_forward` and `prefetch_backward`, win over depths and costs: at
-    the unit's first op in forward, or in backward, behind the wait for what
+    the unit's first op in forward, or in backward, after the wait for what
     that op reads, the gathers of the units that it names start, in the order of
     the list. Those that have started are left alone. Depths are for units
-    without a list. In forward the unit behind one with a list is gathered ahead
-    too, as FSDP2 does, which runs ahead. With `memory-budget-mib` (states and
+    without a list. In forward the unit after one with a list is gathered ahead
+    too, as by FSDP2. With `memory-budget-mib` (states and
     everything a program owns at one time) `overlap` shortens flights where a
     program does not fit; where nothing is left to shorten, an error names what
     it needs.
 
     What is exchanged for an update alone (region `update`, and all-to-alls) comes
-    behind backward, in its order.
+    after backward, in its order.
 
     What holds: compute keeps its order, and so do random ops. An op that read a
     state in front of its update still does. The starts of one kind are waited
     for in their order. A state that other ranks read in a window is updated
-    behind a collective that starts behind the last read. Only the order changes,
+    after a collective that starts after the last read. Only the order changes,
     so all schedules give the same bits.
 
     Why: a collective beside compute costs nothing, but its buffers are memory.
@@ -139,7 +139,7 @@ def VerifyAsync : ModulePass<"fsdp-verify-async"> {
 
     - A1: no collective is synchronous or in the `shard` dialect.
     - A2: each future is waited for exactly once.
-    - A3: the wait is in the block of its start (and so behind it).
+    - A3: the wait is in the block of its start (and so after it).
     - A4: collectives stand in a program's first block, so that every rank
       starts the same ones in the same order.
     - A5: a gather has a piece, a reduction a row, per shard of the mesh; or the

@@ -90,8 +90,8 @@ def FSDP_StateOp : FSDP_Op<"state", [
     symbol, the state has another one, and `fqn` is PyTorch's name. `aliases` are
     the other names of a tied tensor.
 
-    A `gradient` is the sharded phase's: what the micro-batches of a step have
-    given so far (see `fsdp.accumulate`). It is neither read from a file nor
+    A `gradient` is the sharded phase's: the sum that the micro-batches of a step
+    have given so far (see `fsdp.accumulate`). It is neither read from a file nor
     saved.
 
     A `replicated` parameter is in no unit: each rank has it whole and updates
@@ -101,8 +101,8 @@ def FSDP_StateOp : FSDP_Op<"state", [
     it the value is in the weights file. Optimizer state without one is zero.
 
     `unit`, `sharding` and `global` are the sharded phase's: the unit that
-    owns the parameter (the model may have said so itself), how it is split, and the type of the whole tensor once
-    `type` has become that of one rank's padded part.
+    owns the parameter (the model may name it itself), how it is split, and the type of the whole
+    tensor once `type` has become that of one rank's padded part.
 
     With `shard-layout=flat` the elements of several states lie in one that
     `is_flat`: each of them names it as `flat`, begins in the whole of it at
@@ -112,7 +112,7 @@ def FSDP_StateOp : FSDP_Op<"state", [
     A state that is `on_host` lies in host memory; programs fetch it.
 
     A run reads, keeps and saves a state whether or not a program names it. So
-    it is never discarded as an unused symbol, though it be private.
+    it is never discarded as an unused symbol, even where it is private.
 
     ```mlir
     fsdp.state @"blocks.0.w" parameter : tensor<10x128xf32> {trainable, aliases = ["head.w"], group = 0 : i64}
@@ -198,7 +198,7 @@ def FSDP_UpdateOp : FSDP_Op<"update", [AttrSizedOperandSegments,
     `end` of the whole, flat parameter, of which a rank runs those it holds.
 
     What the rule needs to know of whole matrices is `given`: tensors that are
-    operands behind the states. They have the parameter's local shape. A state of
+    operands after the states. They have the parameter's local shape. A state of
     another shape, as Adafactor's variances have, has what is given in its own
     local shape: the rule does not compute with it, and it becomes what is given.
 

@@ -20,18 +20,18 @@ def FSDP_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
     (`fsdp.all_gather_start`), and as a command.
   }];
   let methods = [
-    InterfaceMethod<"What is exchanged.",
+    InterfaceMethod<"The kind of exchange.",
       "::fsdp::CollectiveKind", "getKind">,
-    InterfaceMethod<"What it is for.",
+    InterfaceMethod<"The purpose of the exchange.",
       "::fsdp::CollectiveRole", "getRole">,
     InterfaceMethod<"The unit whose parameters or gradients move, or null.",
       "::mlir::StringAttr", "getUnitAttr", (ins), "", "return {};">,
     InterfaceMethod<[{
-      The region that reads what a gather gives; or null.}],
+      The region that reads the result of a gather, or null.}],
       "::std::optional<::fsdp::ProgramRegion>", "getRegion", (ins), "", "return {};">,
     InterfaceMethod<[{
-      Whether updates alone read what it gives: it comes behind all that is
-      scheduled, and is waited for where that is read first.}],
+      Whether only updates read its result. It then comes after all that is
+      scheduled, and is waited for where its result is read first.}],
       "bool", "isForUpdates", (ins), "", "return false;">,
     InterfaceMethod<[{
       The axes of the mesh that it is over. From the buckets on they are those
@@ -39,8 +39,8 @@ def FSDP_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
       "::llvm::SmallVector<int64_t>", "getMeshAxes", (ins), "",
       "return ::llvm::to_vector($_op.getAxes());">,
     InterfaceMethod<[{
-      Among how many neighbours along its axes it is; 0: among all ranks along
-      its axes.}],
+      The number of neighbours along its axes that take part; 0: all ranks
+      along its axes.}],
       "uint64_t", "getRanks", (ins), "", "return 0;">,
     InterfaceMethod<"How the ranks' numbers become one, of a reduction.",
       "::fsdp::ReduceOp", "getReduceOp", (ins), "",
@@ -104,7 +104,7 @@ def FSDP_StartOpInterface : OpInterface<"StartOpInterface"> {
     between device and host. Exactly one `fsdp.wait` ends it.
   }];
   let methods = [
-    InterfaceMethod<"What is given once it is through.",
+    InterfaceMethod<"The future of its result.",
       "::mlir::Value", "getFuture">,
     InterfaceMethod<"The unit that it belongs to, or null.",
       "::mlir::StringAttr", "getUnitAttr">,
@@ -119,8 +119,8 @@ def FSDP_StartOpInterface : OpInterface<"StartOpInterface"> {
     InterfaceMethod<"The state that it writes; null: memory of its own.",
       "::mlir::FlatSymbolRefAttr", "getIntoAttr", (ins), "", "return {};">,
     InterfaceMethod<[{
-      Whether what it alone reads is waited for on its own stream, so that the
-      two are a chain beside compute.}],
+      Whether a result that only it reads is waited for on its own stream, so
+      that the two are a chain beside compute.}],
       "bool", "isChained", (ins), "", "return false;">,
   ];
   let extraSharedClassDeclaration = [{
