@@ -85,6 +85,30 @@ def writes_a_text(m: Keeps, x: Tensor, y: Tensor) -> Tensor:
     return y
 
 
+def has_the_mean(m: Keeps, x: Tensor, y: Tensor) -> Tensor:
+    """Of all steps' numbers, which is the same where they are."""
+    m.items.append(y.abs().max().item())
+    return y / (sum(m.items) / len(m.items))
+
+
+def has_the_first(m: Keeps, x: Tensor, y: Tensor) -> Tensor:
+    m.items.append(y.abs().max().item())
+    return y / m.items[0]
+
+
+def has_its_length(m: Keeps, x: Tensor, y: Tensor) -> Tensor:
+    """In no sum of the first two steps."""
+    m.items.append(1)
+    return y * (1 + len(m.items) // 3)
+
+
+@pytest.mark.provokes("FSDP-E0207")
+@pytest.mark.parametrize("uses", [has_the_mean, has_the_first, has_its_length])
+def test_a_history_is_refused(uses: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ExportError, match=r"test_left_in_python.py:\d+: .*(model\.items|an earlier run)"):
+        export(classify(Keeps(uses)), tmp_path)
+
+
 @pytest.mark.provokes("FSDP-E0207")
 @pytest.mark.parametrize("uses", [keeps_a_tensor, grows_a_list, writes_a_text])
 def test_other_things_are_refused(uses: Any, tmp_path: pathlib.Path) -> None:

@@ -17,7 +17,7 @@ from .reached import Place
 from .trial import Number, Trial
 from .trials import Trials
 from .untaken import silent, untaken
-from .watched_numbers import Decision, Site
+from .watched_numbers import Decision, Site, length_of
 
 # So many decisions are tried: in a step that decides more often, each costs a run.
 _MOST_TRIALS = 64
@@ -46,6 +46,10 @@ def numbers_to_keep(trials: Trials) -> Optional[list[Number]]:
         known = trials.run(places, known=plainly, growing=growing)
         if known.results != plainly.results:
             return None
+        lengths = known.computes_with.intersection(map(length_of, growing))
+        if lengths:
+            given = (outcome.given.get(min(lengths), "") for outcome in known.outcomes)
+            raise _refusal(next(filter(None, given), ""), "depends on", lengths)
         with untaken():
             deciding = _deciding(trials, places, growing, known)
         if deciding or known.computes_with:

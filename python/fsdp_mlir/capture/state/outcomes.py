@@ -35,6 +35,7 @@ class Outcome(TorchDispatchMode):
 
     Attributes:
         lines: by digest, the user's line of each operator that ran, in their order.
+        given: by name of a watched number, the user's line of the first operator that was given it.
         held: digests of all that memory has held.
         codes: the user's code that called the operators.
         namespaces: the libraries that the operators are of.
@@ -65,6 +66,7 @@ class Outcome(TorchDispatchMode):
     ) -> None:
         super().__init__()
         self.lines: dict[int, str] = {}
+        self.given: dict[str, str] = {}
         self.held: set[int] = set()
         self.codes: set[CodeType] = set()
         self.namespaces: set[str] = set()
@@ -111,6 +113,8 @@ class Outcome(TorchDispatchMode):
             digest = hash((str(func), draw, self._describe(args), self._describe(kwargs)))
         if digest not in self.lines:
             self.lines[digest] = self._users_line()
+        for name in self._watch.within - self.given.keys():
+            self.given[name] = self.lines[digest]
         for place, tensor in enumerate(_written(func, args, kwargs)):
             before = self._whole(tensor)
             content = Content(

@@ -36,6 +36,11 @@ class Decision:
     numbers: frozenset[str]
 
 
+def length_of(place: Place) -> str:
+    """The name of the length of the container at `place`."""
+    return f"len({place.name})"
+
+
 class Watch:
     """What is seen of watched numbers while a step runs.
 
@@ -77,7 +82,7 @@ class Watch:
             number = original(value)
             for place in self._growing:
                 if place.read() is value:
-                    return watched(number, frozenset({f"len({place.name})"}))
+                    return watched(number, frozenset({length_of(place)}))
             return number
 
         return length if self._growing else original
