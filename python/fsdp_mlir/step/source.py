@@ -8,6 +8,8 @@ import linecache
 from typing import Union
 
 WithCondition = Union[ast.If, ast.While, ast.Assert]
+# Functions and methods that show something, and give nothing back.
+_SHOWING = frozenset("print pprint debug info warning warn error critical exception log".split())
 
 
 @functools.lru_cache(maxsize=64)
@@ -32,3 +34,20 @@ def conditions_at(path: str, line: int) -> list[WithCondition]:
 def _with_conditions(path: str) -> list[WithCondition]:
     kinds = (ast.If, ast.While, ast.Assert)
     return [node for node in ast.walk(syntax_of(path)) if isinstance(node, kinds)]
+
+
+def shows_at(path: str, line: int) -> bool:
+    """Whether a line of a file is in a statement that prints or logs, and does nothing else."""
+    return any(first <= line <= last for first, last in _showing(path))
+
+
+@functools.lru_cache(maxsize=64)
+def _showing(path: str) -> list[tuple[int, int]]:
+    """The first and last lines of such statements."""
+    return [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(syntax_of(path))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and ast.unparse(node.value.func).rpartition(".")[2] in _SHOWING
+    ]

@@ -126,8 +126,8 @@ def looks_up(m: Counts, y: Tensor) -> Tensor:
 
 
 def loops(m: Counts, y: Tensor) -> Tensor:
-    for _ in range(min(3, m.steps // m.at)):
-        y = y.relu() + 1  # here
+    for _ in range(min(3, m.steps // m.at)):  # here
+        y = y.relu() + 1
     return y
 
 

@@ -54,6 +54,9 @@ CASES: dict[str, Callable[[Tensor, float], Tensor]] = {
     "powers": lambda y, lam: y * lam**2,
     "functions": lambda y, lam: y * math.cos(math.pi * lam) + math.exp(-lam / 3) * math.sqrt(lam),
     "in-place": writes_in_place,
+    "new-tensors": lambda y, lam: y + torch.full((3,), lam) * torch.tensor([lam, 1, 2]),
+    "bounds": lambda y, lam: y.clamp(-lam, 0.9).masked_fill(y > 1, lam)
+    + torch.where(y > 0, lam, y),
     "comparisons": lambda y, lam: y * (y > lam) + y.square() * (lam - 1 <= y),
     "numbers-without-dimensions": lambda y, lam: y * (y.sum() * lam + lam / y.mean()) * lam,
     "integers": lambda y, lam: y * (torch.arange(3) * lam) + torch.tensor(3) * lam,
@@ -100,8 +103,6 @@ def test_a_factor_that_is_drawn(tmp_path: pathlib.Path) -> None:
 REFUSED: dict[str, Callable[[Tensor, Any], Tensor]] = {
     "size": lambda y, lam: y[: int(lam * 4)],
     "floor": lambda y, lam: y * (lam // 0.1),
-    "filled": lambda y, lam: y + torch.full((3,), lam),
-    "tensor": lambda y, lam: y + torch.tensor([lam, 1, 2]),
     "exponent": lambda y, lam: y.abs() ** lam,
     "alpha": lambda y, lam: torch.add(y, y, alpha=lam),
     "text": lambda y, lam: y * len(f"{lam:.3f}"),

@@ -92,8 +92,8 @@ def kept_refusal(line: str, kept: Mapping[str, KeptNumber]) -> ExportError:
         E.PYTHON_STATE,
         at_line(
             line,
-            f"the step changes {names_of(kept)}, a number of Python's, and needs it as one (alpha=, a "
-            "size, a text, a place in a list); leave that out, make it a buffer changed in place, or take "
+            f"the step changes {names_of(kept)}, a number of Python's, and needs it as one (alpha=, the "
+            "length of a loop, a text, a place in a list; a tensor may have it as a place); leave that out, make it a buffer changed in place, or take "
             "such steps in a loop of your own (docs/own-loop.md)",
         ),
     )

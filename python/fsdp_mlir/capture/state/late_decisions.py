@@ -1,8 +1,8 @@
 """What a step decides by numbers that it keeps in Python for the next one, now or in later steps.
 
 A plan has the decisions of the export. So each one that such a number makes is tried the other way,
-on tensors without values: the step may not compute anything else then, in this step or the next.
-Other uses (an item of a list, a loop's length) are tried with larger numbers.
+on tensors without values: where the step computes something else then, in this step or the next, the
+number is kept. Other uses (`0.5 ** (count // 9)`, an item of a list) are tried with larger numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def numbers_to_keep(trials: Trials) -> Optional[list[Number]]:
     step counts in an array.
 
     Raises:
-        ExportError: what the step computes depends on one in another way, or on a container's length.
+        ExportError: what the step computes depends on an array's elements, or on a container's length.
     """
     with silent():
         plainly = trials.plainly
@@ -56,7 +56,11 @@ def numbers_to_keep(trials: Trials) -> Optional[list[Number]]:
             counted = {place.identity for place in places}
             return [*numbers, *(n for n in deciding if n[0].identity not in counted)]
         with untaken():
-            _refuse_larger(trials, [*places, *arrays], known)
+            line = _where_larger_count(trials, [*places, *arrays], known)
+        if line is not None:
+            if not numbers:
+                raise _refusal(line, "depends on", frozenset(place.name for place in arrays))
+            return numbers
     return None if trials.has_unwatched() else []
 
 
@@ -95,8 +99,9 @@ def _deciding(
         find(trial, turned)
 
 
-def _refuse_larger(trials: Trials, places: Sequence[Place], known: Trial) -> None:
-    """Tries numbers that are larger by 1, 2, 4, ..., and those that the step may look for."""
+def _where_larger_count(trials: Trials, places: Sequence[Place], known: Trial) -> Optional[str]:
+    """The line that computes something else with numbers that are larger by 1, 2, 4, ..., or with those
+    that the step may look for; "" where that is not known. None: nothing does."""
     listed = trials.listed_numbers() | listed_constants(known.outcomes[0])
     looked_for = [number - before for number in sorted(listed)[:_MOST_LISTED] for before in (0, 1)]
     for larger in (*(1 << exponent for exponent in range(_EXPONENTS)), *looked_for):
@@ -105,8 +110,8 @@ def _refuse_larger(trials: Trials, places: Sequence[Place], known: Trial) -> Non
             trial.results, known.results, trial.outcomes, known.outcomes
         ):
             if one != other:
-                names = frozenset(place.name for place in places)
-                raise _refusal(first_other_line(ours, theirs), "depends on", names)
+                return first_other_line(ours, theirs)
+    return None
 
 
 def _refusal(line: str, how: str, names: frozenset[str]) -> ExportError:

@@ -12,17 +12,23 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+import sys
 from typing import Any, Callable, Iterator, Optional
 from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
+from ...step.places import innermost, is_users
+from ...step.source import shows_at
+from .number_arguments import call_with_tensors, takes_tensors
+
 _ADDS = frozenset("add radd iadd sub rsub isub subtract".split())
 _SCALES = frozenset(
     "mul rmul imul multiply div rdiv idiv truediv rtruediv itruediv divide true_divide".split()
 )
 _COMPARES = frozenset("gt lt ge le eq ne".split())
+_ARITHMETIC = _ADDS | _SCALES | _COMPARES
 # Functions of `math` that PyTorch has as well, up to the last bit.
 _OF_MATH = "cos exp log sin sqrt tanh".split()
 # Of which only the whole numbers' results are Python's, bit by bit.
@@ -49,17 +55,16 @@ class ReadNumber:
         if func in (torch.sym_max, torch.sym_min):
             compare = operator.gt if func is torch.sym_max else operator.lt
             return cls.chosen(compare(args[1], args[0]), args[1], args[0])
+        kind = _kind(func)
+        if kind not in _ARITHMETIC:
+            return call_with_tensors(func, args, kwargs or {}, read_value)
         if kwargs or len(args) != 2 or not isinstance(args[0], torch.Tensor):
             raise DataDependentOutputException(func)
         tensor, number = args
-        name = getattr(func, "__name__", "")
-        kind = name.strip("_")
         dtype = torch.result_type(tensor, 1.0 if number.has_fraction else 1)
         if kind in _SCALES and dtype in (torch.bfloat16, torch.float16):
             return _scaled(func, tensor, number.value.to(torch.float32))
-        if kind in _SCALES | _ADDS | _COMPARES:
-            return func(tensor, number.value.to(dtype.to_real() if dtype.is_complex else dtype))
-        raise DataDependentOutputException(func)
+        return func(tensor, number.value.to(dtype.to_real() if dtype.is_complex else dtype))
 
     @property
     def has_fraction(self) -> bool:
@@ -102,8 +107,17 @@ class ReadNumber:
 
     def __round__(self, digits: Optional[int] = None) -> ReadNumber:
         if digits is not None:
-            raise DataDependentOutputException("round")
+            return _shown("round", self)
         return ReadNumber(self.value.round().to(torch.int64))  # half to even, as Python
+
+
+def _kind(func: Any) -> str:
+    return getattr(func, "__name__", "").strip("_")
+
+
+def takes_numbers(func: Any) -> bool:
+    """Whether `func` computes with such a number as a tensor."""
+    return _kind(func) in _ARITHMETIC or takes_tensors(func)
 
 
 def _scaled(func: Any, tensor: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
@@ -150,9 +164,26 @@ def _with_fraction(value: Any) -> Any:
     return value.to(torch.float64) if isinstance(value, torch.Tensor) else value
 
 
-def _refuses(name: str) -> Callable[..., Any]:
-    def method(self: ReadNumber, *args: Any) -> Any:
+def _shown(name: str, value: Any) -> Any:
+    """`value` where the user's code only shows what it makes of a number: nobody sees it, since no
+    Python runs while a plan does.
+
+    Raises:
+        DataDependentOutputException: it may do something else with that.
+    """
+    frame = innermost(sys._getframe(2), is_users)
+    if frame is None or not shows_at(frame.f_code.co_filename, frame.f_lineno):
         raise DataDependentOutputException(name)
+    return value
+
+
+def _needs(name: str, shown: Any = None) -> Callable[..., Any]:
+    """A method for which Python needs the number itself; what it gives where that is `shown`."""
+
+    def method(self: ReadNumber, *args: Any) -> Any:
+        if shown is None:
+            raise DataDependentOutputException(name)
+        return _shown(name, shown)
 
     return method
 
@@ -166,8 +197,10 @@ for _name in _COMPARES:
     # A tensor, of whose truth a check of values may make something.
     setattr(ReadNumber, f"__{_name}__", _computes(getattr(operator, _name), False, lambda t: t))
 # PyTorch takes what has items for a sequence, and asks for its length.
-for _name in "array complex divmod float format getitem hash index int len rdivmod str".split():
-    setattr(ReadNumber, f"__{_name}__", _refuses(_name))
+for _name in "array complex divmod getitem hash len rdivmod".split():
+    setattr(ReadNumber, f"__{_name}__", _needs(_name))
+for _name, _value in {"format": "...", "str": "...", "int": 0, "index": 0, "float": 0.0}.items():
+    setattr(ReadNumber, f"__{_name}__", _needs(_name, _value))
 
 
 def _in_math(name: str) -> Callable[..., Any]:

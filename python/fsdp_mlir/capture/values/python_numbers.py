@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from ... import package
 from ...step.places import innermost, is_users
-from .python_floats import ReadNumber, as_number, read_value
+from .python_floats import ReadNumber, as_number, is_number, read_value, takes_numbers
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -128,7 +128,30 @@ class _SymbolsInItems(TorchFunctionMode):
                 args = *args[:2], read_value(values[0]).to(tensor.dtype)
         if func in _OF_LISTS and _is_counts(args[0]):
             return _as_rows(args[0]).to((kwargs or {}).get("dtype"))
+        if func in _OF_LISTS and (made := _tensor_of(args[0])) is not None:
+            return made.to((kwargs or {}).get("dtype"))
+        if not takes_numbers(func):
+            args = tuple(map(_whole_as_symbol, args))
+            kwargs = {key: _whole_as_symbol(value) for key, value in (kwargs or {}).items()}
         return func(*args, **(kwargs or {}))
+
+
+def _tensor_of(data: Any) -> Optional[torch.Tensor]:
+    """The tensor that a number which is read is, or a list of numbers with one; None: other data."""
+    if isinstance(data, ReadNumber):
+        return torch.full((), data)
+    is_numbers = isinstance(data, list) and all(map(is_number, data))
+    if not is_numbers or not any(isinstance(number, ReadNumber) for number in data):
+        return None
+    numbers = [torch.full((), number) for number in data]
+    dtype = functools.reduce(torch.promote_types, (number.dtype for number in numbers))
+    return torch.stack([number.to(dtype) for number in numbers])
+
+
+def _whole_as_symbol(value: Any) -> Any:
+    """A whole number that is read as its symbol, which is a size or a place, and any other value."""
+    is_whole = isinstance(value, ReadNumber) and not value.has_fraction
+    return as_symbol(value.value) if is_whole else value
 
 
 def _is_counts(data: Any) -> bool:
@@ -149,6 +172,7 @@ def _as_place(place: Any) -> Any:
     place."""
     if isinstance(place, slice):
         return slice(*map(_as_place, (place.start, place.stop, place.step)))
+    place = read_value(place)
     if not isinstance(place, torch.Tensor) or place.dim() > 0 or place.dtype == torch.uint8:
         return place
     symbol = as_symbol(place)

@@ -1,0 +1,97 @@
+"""Tests that a number which a step keeps in Python may be a place, a size or an argument, and be
+printed, with the losses of eager mode."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import pytest
+import torch
+from exporting import assert_trains_as_eager, classify, export
+from torch import Tensor, nn
+
+from fsdp_mlir import ExportError
+
+
+class Counts(nn.Linear):
+    def __init__(self, uses: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__(8, 3)
+        self.uses, self.steps = uses, 0
+        self.register_buffer("table", torch.linspace(0.5, 1, 8))
+        self.register_buffer("bank", torch.zeros(12, 3))
+        self.register_buffer("mean", torch.zeros(3))
+        self.embedding = nn.Embedding(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.uses(self, super().forward(x))
+        self.steps += 1
+        return y
+
+
+def is_a_place(m: Counts, y: Tensor) -> Tensor:
+    return y * m.table[m.steps] + m.embedding(torch.tensor([m.steps])) + y.roll(m.steps, -1)
+
+
+def is_a_size(m: Counts, y: Tensor) -> Tensor:
+    return y + y[: 1 + m.steps % 4].sum(0)
+
+
+def is_where_a_bank_is_written(m: Counts, y: Tensor) -> Tensor:
+    first = 4 * m.steps % 12
+    m.bank[first : first + 4] = y.detach()
+    return y - m.bank.mean(0)
+
+
+def fills(m: Counts, y: Tensor) -> Tensor:
+    y = y * torch.full_like(y, 1 + m.steps / 10) + y.new_full((3,), 0.1 * m.steps)
+    return y + m.embedding(torch.full((4,), m.steps))
+
+
+def bounds(m: Counts, y: Tensor) -> Tensor:
+    y = y.clamp(max=0.2 * (1 + m.steps)).clamp(-1, 0.3 * (1 + m.steps))
+    y = y.masked_fill(y > 0.5, 0.1 * m.steps)
+    return torch.where(y < 0, y, 0.01 * m.steps)
+
+
+def weighs_a_mean(m: Counts, y: Tensor) -> Tensor:
+    decay = min(0.99, (1 + m.steps) / (10 + m.steps))
+    with torch.no_grad():
+        m.mean.lerp_(y.mean(0), 1 - decay)
+    return y - m.mean
+
+
+def is_an_exponent(m: Counts, y: Tensor) -> Tensor:
+    """Of which the first steps do not see that it changes."""
+    return y * 0.5 ** (m.steps // 3)
+
+
+def is_printed(m: Counts, y: Tensor) -> Tensor:
+    print(f"step {m.steps}", round(m.steps / 7, 2), "%d: %.3f" % (m.steps, y.mean().item()))
+    return y * (1 + m.steps)
+
+
+USES = (
+    is_a_place,
+    is_a_size,
+    is_where_a_bank_is_written,
+    fills,
+    bounds,
+    weighs_a_mean,
+    is_an_exponent,
+)
+
+
+@pytest.mark.parametrize("uses", [*USES, is_printed])
+def test_a_number_is_what_it_is_in_eager_mode(uses: Any) -> None:
+    assert_trains_as_eager(lambda: Counts(uses))
+
+
+def is_in_a_text(m: Counts, y: Tensor) -> Tensor:
+    weights = {"1": 0.5}
+    return y * weights.get(f"{m.steps}", m.steps)  # which prints nothing
+
+
+@pytest.mark.provokes("FSDP-E0207")
+def test_a_text_that_is_more_than_shown_is_refused(tmp_path: Any) -> None:
+    with pytest.raises(ExportError, match=r"test_kept_numbers.py:\d+: .*model\.steps.* a text"):
+        export(classify(Counts(is_in_a_text)), tmp_path)
