@@ -106,6 +106,10 @@ def is_one_of_some(m: Counts, y: Tensor) -> Tensor:
     return y.relu() if m.steps in (m.at, 5 * m.at) else y  # here
 
 
+def is_among_the_first(m: Counts, y: Tensor) -> Tensor:
+    return y.relu() if m.steps in (2, 1) else y  # here, where one instruction asks twice
+
+
 def has_a_truth(m: Counts, y: Tensor) -> Tensor:
     return y.relu() if m.steps // m.at else y  # here
 
@@ -175,6 +179,7 @@ TAKEN = (
     copies_the_target,
     replaces_a_buffer,
     has_two_conditions,
+    is_among_the_first,
     is_one_of_some,
     has_a_truth,
     detaches,

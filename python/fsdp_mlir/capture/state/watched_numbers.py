@@ -17,8 +17,9 @@ from torch.overrides import TorchFunctionMode
 from ...step.places import innermost, is_users, said_location, trace_of
 from .reached import Place
 
-# A place in code that asks for the truth of a number: its code object, and which instruction.
-Site = tuple[Any, int]
+# A place in code that asks for the truth of a number: its code object, which instruction, and what it is
+# told. `n in (2, 1)` asks of each member: with all answers turned it would stay true.
+Site = tuple[Any, int, bool]
 # So often is one answer turned around, lest a loop that waits for the other one never ends.
 _MOST_TURNS = 64
 
@@ -67,7 +68,7 @@ class Watch:
         frame = innermost(sys._getframe(1), is_users)
         if frame is None:
             return natural
-        site = frame.f_code, frame.f_lasti
+        site = frame.f_code, frame.f_lasti, natural
         if site not in self.decisions:
             self.decisions[site] = Decision(said_location(trace_of(frame)), numbers)
         if site not in self._turned or self._turns == _MOST_TURNS:
