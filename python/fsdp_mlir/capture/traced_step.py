@@ -59,7 +59,7 @@ def traced_step(
             raise NotFollowed("it keeps numbers in Python")
         with named_where_followed():
             traced = _by_dynamo(loss, inputs, names, fake_mode, samples)
-        _require_numbers_of_values(traced)
+        _require_numbers_of_values(traced, names)
         return traced
     except ExportError:
         raise
@@ -160,10 +160,11 @@ def _both_ways(
     raise refusal
 
 
-def _require_numbers_of_values(traced: JointGraph) -> None:
+def _require_numbers_of_values(traced: JointGraph, names: StateNames) -> None:
     """Raises NotFollowed where a graph of Dynamo's cannot be made static and reads numbers or sizes
-    from tensors that the code itself gives: these are known where the step runs."""
-    if reads_known_numbers(traced.module.graph):
+    from tensors and arrays that the code itself gives: these are known where the step runs."""
+    constants = {node: names.constants[fqn] for node, fqn in traced.constants.items()}
+    if reads_known_numbers(traced.module.graph, constants):
         try:
             give_static_sizes(traced)
         except ExportError as error:

@@ -5,6 +5,7 @@ import pathlib
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -56,8 +57,16 @@ def selects_by_a_mask(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> tor
     return products.masked_select(others).view(len(x), -1).logsumexp(1).mean()
 
 
-@pytest.mark.parametrize("loss", [pads, leaves_the_diagonal_out, selects_by_a_mask])
-def test_sizes_that_the_code_gives_are_known(loss: Any, tmp_path: pathlib.Path) -> None:
+SCALES = np.array([0.5, 2.0])
+
+
+def reads_an_array(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    rows = model(x)[: int(SCALES[1] + 1)]
+    return rows.square().mean() * float(SCALES[0] + 1)
+
+
+@pytest.mark.parametrize("loss", [pads, leaves_the_diagonal_out, selects_by_a_mask, reads_an_array])
+def test_numbers_and_sizes_that_the_code_gives_are_known(loss: Any, tmp_path: pathlib.Path) -> None:
     assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
 

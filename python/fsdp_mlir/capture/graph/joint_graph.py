@@ -40,6 +40,16 @@ class JointGraph:
         states = (d.ParamAOTInput, d.BufferAOTInput)
         return {self.states[m.target] for m in written if isinstance(m, states)}
 
+    @property
+    def constants(self) -> dict[fx.Node, str]:
+        """The placeholders of tensors that are none of the model's, and their names."""
+        states = {}
+        for node in self.module.graph.find_nodes(op="placeholder"):
+            role, fqn = self.states.get(getattr(node.meta["desc"], "target", None), ("", ""))
+            if role == "constant":
+                states[node] = fqn
+        return states
+
 
 def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames) -> Program:
     """The program of a graph, whose arguments and results have descriptors.

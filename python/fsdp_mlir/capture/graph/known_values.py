@@ -24,7 +24,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from .nodes import is_random
 
 # Elements of a tensor whose values are kept; computing with more takes long.
-_LARGEST = 1 << 16
+LARGEST = 1 << 16
 # Namespaces of packages whose kernels PyTorch would run.
 _PACKAGES = ("torchaudio", "torchtext", "vision")
 # Containers, beside dicts, that are looked into.
@@ -88,7 +88,7 @@ class StandIns(FakeTensorMode):
             type(t) is torch.Tensor
             and t.layout == torch.strided
             and t.device.type == "cpu"
-            and t.numel() <= _LARGEST
+            and t.numel() <= LARGEST
         )
 
     def validate_and_convert_non_fake_tensors(
@@ -142,7 +142,7 @@ class StandIns(FakeTensorMode):
             and result.device.type == "cpu"
             and result.layout == torch.strided
             and all(isinstance(size, int) for size in result.shape)  # and none by values
-            and result.numel() <= _LARGEST
+            and result.numel() <= LARGEST
         )
 
 
@@ -150,7 +150,7 @@ def may_compute(op: Any, has_operands: bool, result: Any) -> bool:
     """Whether what `op` computes of known operands alone is known, and not too large."""
     return (
         isinstance(result, torch.Tensor)
-        and result.numel() <= _LARGEST
+        and result.numel() <= LARGEST
         and result.device.type == "cpu"
         and isinstance(op, torch._ops.OpOverload)
         and (op in _FACTORIES or has_operands)

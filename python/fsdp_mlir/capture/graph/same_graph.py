@@ -10,7 +10,7 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 import torch
 from torch import fx
 
-from .known_values import bytes_of, empty_as, is_factory, may_compute
+from .known_values import LARGEST, bytes_of, empty_as, is_factory, may_compute
 
 _aten = torch.ops.aten
 # What they read, or the size of their result, depends on the values of their first operand.
@@ -29,13 +29,14 @@ def first_difference(one: fx.Graph, other: fx.Graph) -> Optional[fx.Node]:
     return None
 
 
-def reads_known_numbers(graph: fx.Graph) -> bool:
-    """Whether a number, or a size, is read from a tensor whose value depends on the code alone."""
-    known: dict[fx.Node, torch.Tensor] = {}
+def reads_known_numbers(graph: fx.Graph, constants: Mapping[fx.Node, torch.Tensor]) -> bool:
+    """Whether a number, or a size, is read from a tensor whose value depends on the code alone, or on
+    those of its placeholders that are `constants`."""
+    known = {node: value for node, value in constants.items() if value.numel() <= LARGEST}
     for node in graph.nodes:
         if any(operand in known for operand in _decides(node)):
             return True
-        value = _known(node, known)
+        value = known.get(node, _known(node, known))
         if value is not None:
             known[node] = value
     return False

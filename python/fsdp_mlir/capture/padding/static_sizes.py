@@ -46,8 +46,9 @@ def make_static(module: fx.GraphModule, rules: Callable[[Any], Optional[Rule]]) 
     Raises:
         ExportError: an operator has no form with padding.
     """
-    counts = [n for n in module.graph.nodes if isinstance(n.meta.get("val"), torch.SymInt)]
-    if counts or dynamic_calls(module.graph):
+    numbers = (torch.SymInt, torch.SymFloat)
+    read = [n for n in module.graph.nodes if isinstance(n.meta.get("val"), numbers)]
+    if read or dynamic_calls(module.graph):
         tensors = (t for n in module.graph.nodes for t in tensors_of(n.meta.get("val")))
         mode = next(t.fake_mode for t in tensors)
         for node in module.graph.find_nodes(op="get_attr"):
