@@ -94,6 +94,15 @@ def has_nan_on_the_other_way(m: Model, x: Tensor) -> Tensor:
     return head(m, h)
 
 
+def bounds_a_size_on_one_way(m: Model, x: Tensor) -> Tensor:
+    """On it a number is at most how many rows there are, and on the other one more."""
+    h = m.first(x)
+    n = (x[:, 0] > 0).long().mul(3).sum().item()
+    if n < 6:
+        h = h + (h[:n] * torch.arange(1, n + 1)[:, None]).sum()
+    return head(m, h)
+
+
 def by_a_parameter(m: Model, x: Tensor) -> Tensor:
     return head(m, m.first(x) if m.scale > x[0, 0] else m.other(x))
 
@@ -154,6 +163,7 @@ BODIES = (
         of_sizes,
         of_counts,
         has_nan_on_the_other_way,
+        bounds_a_size_on_one_way,
         by_a_parameter,
         nested,
     ),

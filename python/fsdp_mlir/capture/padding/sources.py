@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+from typing import Any, Iterator, Optional, Sequence
 
 import sympy
 import torch
@@ -42,16 +42,17 @@ def _settle(form: StaticForm, node: fx.Node, size: Size, largest: Optional[int])
 
 
 def _agree(
-    form: StaticForm, node: fx.Node, size: Size, count: fx.Node, largest: Optional[int], token: Any
-) -> fx.Node:
-    """Notes that `count` elements are found, as whose size the step takes `size`. Gives `token`
-    behind a check that this holds, where more can be found than there is place, or others."""
+    form: StaticForm, node: fx.Node, size: Size, count: fx.Node, largest: Optional[int]
+) -> Iterator[tuple[fx.Node, str]]:
+    """Notes that `count` elements are found, as whose size the step takes `size`. Gives what must hold
+    for that, where more can be found than there is place, or others, and what to say where it does not.
+    """
     where = location(node) or node.target._schema.name
     if isinstance(size, int) or size.is_Symbol and size in form.counts:
-        wanted = form.count(size)
-        holds = form.call(aten.eq.Tensor, count, wanted)
         what = size if isinstance(size, int) else "as many as elsewhere"
-        return form.check(holds, f"{where}: the step needs {what} elements here", token)
+        holds = form.call(aten.eq.Tensor, count, form.count(size))
+        yield holds, f"{where}: the step needs {what} elements here"
+        return
     bound = form.bound(size)
     if size.is_Symbol:
         form.counts[size] = count
@@ -61,11 +62,18 @@ def _agree(
             aten.div.Scalar_mode, count, int(factor), rounding_mode="floor"
         )
         holds = form.call(aten.eq.Tensor, count, form.count(size))
-        text = f"{where}: the step needs a multiple of {factor} elements here"
-        token = form.check(holds, text, token)
+        yield holds, f"{where}: the step needs a multiple of {factor} elements here"
     if largest is None or bound < largest:
         holds = form.call(aten.le.Scalar, count, bound)
-        token = form.check(holds, f"{where}: more than at_most({bound}) elements", token)
+        yield holds, f"{where}: more than at_most({bound}) elements"
+
+
+def _agreed(
+    form: StaticForm, node: fx.Node, size: Size, count: fx.Node, largest: Optional[int], token: Any
+) -> fx.Node:
+    """`token`, behind checks that `count` elements are what the step takes `size` for."""
+    for holds, text in _agree(form, node, size, count, largest):
+        token = form.check(holds, text, token)
     return token
 
 
@@ -89,7 +97,7 @@ def _places(form: StaticForm, node: fx.Node, mask: fx.Node, size: Size) -> fx.No
         holds = form.call(aten.logical_and.default, holds, counted)
     count = form.call(aten.sum.default, holds)
     places = form.call(aten.nonzero_static.default, holds, size=length, fill_value=0)
-    places = _agree(form, node, size, count, largest, places)
+    places = _agreed(form, node, size, count, largest, places)
     form.note(places, (size, places.meta["val"].shape[1]))
     form.places_within[places] = form.shape(mask)
     form.selected[mask, length] = places, form.count(size)
@@ -202,7 +210,8 @@ def _item(form: StaticForm, node: fx.Node) -> None:
         or form.range_of(size) is not None
     ):
         _settle(form, node, size, largest)
-        flat = _agree(form, node, size, flat, largest, flat)
+        # Not checks of the number itself: the step may decide by it, and promise a bound on one way.
+        form.needed += _agree(form, node, size, flat, largest)
     form.origins.setdefault(size, Origin.of(node))
     form.counts[size] = flat  # without a bound for what computes with it alone
 
@@ -214,7 +223,7 @@ def _repeat_interleave(form: StaticForm, node: fx.Node) -> fx.Node:
     length = _settle(form, node, size, None)
     ends = form.call(aten.cumsum.default, form.filled(repeats, 0), 0)
     count = form.call(aten.select.int, ends, 0, -1)
-    ends = _agree(form, node, size, count, None, ends)
+    ends = _agreed(form, node, size, count, None, ends)
     found = form.call(aten.searchsorted.Tensor, ends, form.places(length), right=True)
     return form.call(aten.clamp_max.default, found, repeats.meta["val"].shape[0] - 1)
 
