@@ -94,6 +94,15 @@ def has_nan_on_the_other_way(m: Model, x: Tensor) -> Tensor:
     return head(m, h)
 
 
+def compares_tensors(m: Model, x: Tensor) -> Tensor:
+    h = m.first(x)
+    if torch.equal(x[:, 0], x[:, 0].abs()) or torch.equal(h, h[1:]):
+        h = m.other(h)
+    if x[:, 0].neg().allclose(x[:, 0].abs()):
+        h = h * m.scale
+    return head(m, h)
+
+
 def bounds_a_size_on_one_way(m: Model, x: Tensor) -> Tensor:
     """On it a number is at most how many rows there are, and on the other one more."""
     h = m.first(x)
@@ -163,6 +172,7 @@ BODIES = (
         of_sizes,
         of_counts,
         has_nan_on_the_other_way,
+        compares_tensors,
         bounds_a_size_on_one_way,
         by_a_parameter,
         nested,

@@ -71,6 +71,9 @@ def passed_checks(whole_numbers: bool = False) -> Iterator[list[str]]:
         for kind, name in itertools.product((torch.Tensor, FunctionalTensor), ("__bool__", "item")):
             condition = _passing_condition(getattr(kind, name), places, whole_numbers)
             stack.enter_context(mock.patch.object(kind, name, condition))
+        for owner, name in itertools.product((torch, torch.Tensor), _COMPARE):
+            comparison = _passing_comparison(getattr(owner, name), _COMPARE[name], places)
+            stack.enter_context(mock.patch.object(owner, name, comparison))
         stack.enter_context(larger_and_smaller())
         stack.enter_context(functions_of_math())
         stack.enter_context(arrays_of_tensors())
@@ -89,26 +92,63 @@ def _passing_condition(
         except DataDependentOutputException:
             # Not the frame of a `ReadNumber`, which asks for the code that it is in.
             frame: Any = innermost(sys._getframe(1), lambda path: path != python_floats.__file__)
-            is_item = original.__name__ == "item"
-            passes = None if is_item and tensor.dtype != torch.bool else _passing(frame)
-            if passes is None:
-                number = None
-                if is_item and _is_users(frame):
-                    number = as_symbol(tensor) if whole_numbers else as_count(tensor)
-                    number = as_number(tensor) if number is None else number
-                if number is None and (not is_item or tensor.dtype == torch.bool):
-                    number = answer_of(tensor, frame)
-                if number is None:
-                    raise
-                return number
-            frame = innermost(frame, lambda path: path != torch.__file__)
-            path, line = frame.f_code.co_filename, frame.f_lineno
-            place = in_short(path, line)
-            if place not in places and not _is_clamp(_check_at(path, line)):
-                places.append(place)
-            return passes
+            number: Any = None
+            if original.__name__ != "item" or tensor.dtype == torch.bool:
+                number = _truth(tensor, frame, places)
+            elif _is_users(frame):
+                number = as_symbol(tensor) if whole_numbers else as_count(tensor)
+                number = as_number(tensor) if number is None else number
+            if number is None:
+                raise
+            return number
 
     return condition
+
+
+def _passing_comparison(
+    original: Callable[..., bool], compare: Callable[..., Any], places: list[str]
+) -> Callable[..., bool]:
+    """`original`, which compares tensors as a whole; where it cannot tell, a condition is asked for what
+    `compare` gives."""
+
+    @functools.wraps(original)
+    def comparison(one: torch.Tensor, other: torch.Tensor, *args: Any, **kwargs: Any) -> bool:
+        try:
+            return original(one, other, *args, **kwargs)
+        except DataDependentOutputException:
+            alike = compare(one, other, *args, **kwargs)
+            known = isinstance(alike, bool)
+            truth = alike if known else _truth(alike, sys._getframe(1), places)
+            if truth is None:
+                raise
+            return truth
+
+    return comparison
+
+
+def _all_equal(one: torch.Tensor, other: torch.Tensor) -> Any:
+    return one.shape == other.shape and (one == other).all()
+
+
+def _all_close(*args: Any, **kwargs: Any) -> torch.Tensor:
+    return torch.isclose(*args, **kwargs).all()
+
+
+_COMPARE = {"equal": _all_equal, "allclose": _all_close}
+
+
+def _truth(tensor: torch.Tensor, frame: Any, places: list[str]) -> Optional[bool]:
+    """What a condition that `frame` asks for is: where it is a check that it passes, whose place is added
+    to `places`, else the answer that somebody gives, or None."""
+    passes = _passing(frame)
+    if passes is None:
+        return answer_of(tensor, frame)
+    frame = innermost(frame, lambda path: path != torch.__file__)
+    path, line = frame.f_code.co_filename, frame.f_lineno
+    place = in_short(path, line)
+    if place not in places and not _is_clamp(_check_at(path, line)):
+        places.append(place)
+    return passes
 
 
 def _is_users(frame: FrameType) -> bool:
