@@ -27,6 +27,7 @@ from .shared_values import Results, SharedValues, Value
 MOST_WAYS = 16
 # Of torch.stack and torch.cat.
 _OF_NONE = re.compile("expects (a non-empty|at least one)")
+_NO_GRADIENT = "the loss has no gradient, of which backward() ends in an error; give one that has, as `h.sum() * 0.0`"
 
 
 class WithoutLoss(Exception):
@@ -63,6 +64,8 @@ def without_loss(step: RunStep) -> Iterator[None]:
             raise WithoutLoss(error) from failure
     if failure is not None:
         raise failure
+    if is_answering() and torch.is_grad_enabled() and not loss.requires_grad:
+        raise WithoutLoss(ExportError(E.NO_GRADIENT, _NO_GRADIENT))
 
 
 def _fails_in_eager(failure: Exception) -> bool:
