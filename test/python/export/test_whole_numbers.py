@@ -104,6 +104,14 @@ def cuts(model: Any, y: Tensor) -> Tensor:
     return y * row * model.weights[:place].sum() + model.columns[:, place:].sum()
 
 
+def scales(model: Any, y: Tensor) -> Tensor:
+    """By fractions of Python's: what has no dimensions, is whole or has 16 bits keeps its dtype."""
+    begin = int(model.pointer)
+    part = model.weights[begin].mean() * (1.0 / max(1, begin))
+    small = y.mean().bfloat16() * (1.0 / begin) + begin
+    return y * (y.mean() * (begin / 7 * 3)) + part + small.float() + torch.arange(3) * (1 / begin)
+
+
 def branches(model: Any, y: Tensor) -> Tensor:
     pointer = int(model.pointer)
     model.pointer += 1
@@ -112,7 +120,7 @@ def branches(model: Any, y: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("runs", [False, True])
 @pytest.mark.parametrize(
-    "use", [columns, rows, a_ring, reads, crops, rolls, looks_up, is_given_tensors, cuts, branches]
+    "use", [columns, rows, a_ring, reads, crops, rolls, looks_up, is_given_tensors, cuts, scales, branches]
 )
 def test_parts_at_such_places(tmp_path: pathlib.Path, use: Callable, runs: bool) -> None:
     if (use, runs) == (a_ring, False):

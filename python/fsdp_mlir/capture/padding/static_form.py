@@ -10,12 +10,12 @@ import torch
 from torch import fx
 from torch.fx import traceback
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._sympy import functions as sizes
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from ...errors import E, ExportError
 from ...step.places import at_line
 from ..graph.nodes import arguments_of, insert_call, location, refusal, source, tensors_of
+from .numbers import as_captured, beside, computed
 
 aten = torch.ops.aten
 Size = Union[int, sympy.Expr]
@@ -200,38 +200,8 @@ class StaticForm:
     def count(self, size: Size) -> fx.Node:
         """`size` as a tensor without dimensions."""
         if size not in self._known_counts:
-            self._known_counts[size] = self._computed(size)
+            self._known_counts[size] = computed(self, size)
         return self._known_counts[size]
-
-    def _computed(self, size: Size) -> fx.Node:
-        if isinstance(size, int) or size.is_Integer:
-            return self.call(aten.scalar_tensor.default, int(size), dtype=torch.int64, device="cpu")
-        if size.is_Symbol and size in self.counts:
-            return self.counts[size]
-        if size.is_Rational or size.is_Float:
-            return self.call(
-                aten.scalar_tensor.default, float(size), dtype=torch.float64, device="cpu"
-            )
-        kind = type(size)
-        operands = [self.count(part) for part in size.args]
-        if kind in (sympy.Add, sympy.Mul):
-            op = aten.add.Tensor if kind is sympy.Add else aten.mul.Tensor
-        elif kind in (sizes.FloorDiv, sizes.CleanDiv):
-            return self.call(aten.div.Tensor_mode, *operands, rounding_mode="floor")
-        elif kind in (sizes.IntTrueDiv, sizes.FloatTrueDiv):
-            op = aten.div.Tensor
-        elif kind is sizes.ToFloat:
-            return self.call(aten._to_copy.default, *operands, dtype=torch.float64)
-        elif kind in (sizes.Mod, sizes.PythonMod):
-            op = aten.remainder.Tensor
-        elif kind in (sympy.Max, sizes.Max, sympy.Min, sizes.Min):
-            op = aten.maximum.default if "Max" in kind.__name__ else aten.minimum.default
-        else:
-            raise self.refused(self.line, f"it reads the number {size}")
-        whole = operands[0]
-        for operand in operands[1:]:
-            whole = self.call(op, whole, operand)
-        return whole
 
     def counted(self, size: Size) -> fx.Node:
         """Which elements along a dimension count: a vector of truth values."""
@@ -306,23 +276,26 @@ class StaticForm:
     def again(form, node: fx.Node, /, **changed: Any) -> fx.Node:
         """The call of `node` with sizes that are bounds, and other arguments where `changed`."""
         op, values = node.target, {**arguments_of(node), **changed}
+        tensors = [value for value in values.values() if form.is_tensor(value)]
         positional, keywords = [], {}
         for argument in op._schema.arguments:
-            value = form._argument(values[argument.name], str(argument.type))
+            value = form._argument(values[argument.name], str(argument.type), tensors)
             if argument.kwarg_only:
                 keywords[argument.name] = value
             else:
                 positional.append(value)
         op = form._taking_tensors(op, [*positional, *keywords.values()])
-        return form.call(op, *positional, **keywords)
+        return as_captured(form, node, form.call(op, *positional, **keywords))
 
-    def _argument(self, value: Any, kind: str) -> Any:
+    def _argument(self, value: Any, kind: str, tensors: Sequence[fx.Node]) -> Any:
         if isinstance(value, (list, tuple)):
-            return [self._argument(member, kind) for member in value]
+            return [self._argument(member, kind, tensors) for member in value]
         if not isinstance(value, fx.Node) or value not in self._sizes:
             return value
         size = self._sizes[value]
-        return self.bound(size) if "SymInt" in kind or "int" in kind else self.count(size)
+        if "SymInt" in kind or "int" in kind:
+            return self.bound(size)
+        return beside(self, value, self.count(size), tensors)
 
     def size_of(self, value: Any) -> Size:
         """The size that an argument of `node` is: a number of the code, or one that depends."""
