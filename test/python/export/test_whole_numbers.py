@@ -64,10 +64,14 @@ def a_ring(model: Any, y: Tensor) -> Any:
 
 
 def reads(model: Any, y: Tensor) -> Tensor:
-    """With gradients of what is read."""
+    """With gradients of what is read, and one place counted from the end."""
     begin = int(model.pointer)
     part = model.weights[begin : begin + 4] + model.columns[:, begin]
-    return y * part * model.weights[begin]
+    return y * part * model.weights[begin] + model.columns[:, begin - 6]
+
+
+def reads_one(model: Any, y: Tensor) -> Tensor:
+    return y * model.weights[int(model.pointer)]
 
 
 def crops(model: Any, y: Tensor) -> Tensor:
@@ -120,7 +124,20 @@ def branches(model: Any, y: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("runs", [False, True])
 @pytest.mark.parametrize(
-    "use", [columns, rows, a_ring, reads, crops, rolls, looks_up, is_given_tensors, cuts, scales, branches]
+    "use",
+    [
+        columns,
+        rows,
+        a_ring,
+        reads,
+        crops,
+        rolls,
+        looks_up,
+        is_given_tensors,
+        cuts,
+        scales,
+        branches,
+    ],
 )
 def test_parts_at_such_places(tmp_path: pathlib.Path, use: Callable, runs: bool) -> None:
     if (use, runs) == (a_ring, False):
@@ -128,12 +145,18 @@ def test_parts_at_such_places(tmp_path: pathlib.Path, use: Callable, runs: bool)
     assert_same_as_eager(classify(Queue(use, runs)), tmp_path)
 
 
-@pytest.mark.parametrize("place", [9, -1])
-def test_a_part_that_is_not_there_ends_the_step(tmp_path: pathlib.Path, place: int) -> None:
-    model = Queue(columns, runs=False)
+@pytest.mark.parametrize(
+    "use, place", [(columns, 9), (columns, -1), (reads_one, 12), (reads_one, -13)]
+)
+def test_a_part_that_is_not_there_ends_the_step(
+    tmp_path: pathlib.Path, use: Callable, place: int
+) -> None:
+    model = Queue(use, runs=use is reads_one)
     exported = export(classify(model), tmp_path)
     exported.weights["pointer"].fill_(place)
-    text = r"test_whole_numbers.py:\d+: (the step needs 4 places of 12|a slice's place is below 0)"
+    text = (
+        r"test_whole_numbers.py:\d+: (the step needs [41] places of 12|a slice's place is below 0)"
+    )
     with pytest.raises(RuntimeError, match=text):
         exported.run()
 

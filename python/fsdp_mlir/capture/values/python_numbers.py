@@ -192,6 +192,8 @@ def _part(tensor: torch.Tensor, index: tuple[Any, ...]) -> torch.Tensor:
             tensor = tensor[(slice(None),) * dim + (place,)]
             dim += 1
         elif isinstance(place, torch.SymInt):  # no select has it in its views
+            is_from_end = torch.sym_max(-1, torch.sym_min(0, place))  # as -1, else 0
+            place = place - is_from_end * tensor.shape[dim]
             tensor = tensor[(slice(None),) * dim + (slice(place, place + 1),)]
             torch._check(tensor.shape[dim] == 1)
             tensor = tensor.select(dim, 0)
