@@ -34,6 +34,7 @@ from .dtypes import require_computed
 from .step.eager_only import check_eager_only
 from .step.line_fields import STANDARD
 from .step.failures import words_of
+from .step.held_tensors import release_model
 from .step.names import StateNames
 from .step.on_host import on_host
 from .step.pairs import check_complex
@@ -80,6 +81,7 @@ def export_step(
     """
     changed: frozenset[str] = frozenset()
     kept: dict[str, KeptNumber] = {}
+    release_model(step.model)
     with each_said_once(), without_pytorchs_log(), on_host(step):
         while True:
             try:

@@ -126,7 +126,7 @@ def compile(
             rendezvous=rendezvous,
             **options,
         )
-        if isinstance(step, TrainingStep) and len(step.turns) == 1:
+        if isinstance(step, TrainingStep):
             run._watch(WatchedModel(step))
         return run
     finally:

@@ -166,12 +166,16 @@ class Run:
         self._step = followed
 
     def _watch(self, model: WatchedModel) -> None:
-        """Looks before each step whether the script has changed what is to be trained."""
+        """Looks before each step whether the script has changed what is to be trained, and after it
+        whether the script uses what it no longer has."""
         step, session = self._step, self._session
+        model.follow(weakref.ref(self))
 
         def watched(batch: StepBatch) -> Any:
             model.check(session)
-            return step(batch)
+            loss = step(batch)
+            model.step_is_taken()
+            return loss
 
         self._step = watched
 
@@ -297,8 +301,10 @@ class Run:
         Raises:
             RunError: the model lacks one of them, or has another shape. Nothing changed.
         """
+        from ..step.held_tensors import release_model
         from .run_state import copy_to
 
+        release_model(model)
         copy_to(self._session, model)
 
     def close(self) -> None:

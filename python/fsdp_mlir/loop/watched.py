@@ -1,19 +1,28 @@
-"""Notices what a script does to its model while a run trains, which the run cannot follow."""
+"""Notices what a script does with its model while a run trains, which the run cannot follow."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
 import warnings
 import weakref
 from typing import Any, Optional
 
 import torch
 
+from .. import package
 from ..errors import E, RunError
+from ..step.held_tensors import HeldTensors, version_of
 from ..step.names import plain_path
 from ..step.pairs import as_pairs_of
+from ..step.places import PYTORCH, innermost
 from ..step.training_step import TrainingStep
 from .run_state import own_part
+
+# Whose code lies between what reads a tensor and what is told of it.
+_BETWEEN = (package.FOLDER, os.path.join(PYTORCH, "_dynamo"))
+_CLIPPING = os.path.join(PYTORCH, "nn", "utils", "clip_grad.py")
 
 
 @dataclasses.dataclass
@@ -30,30 +39,43 @@ class WatchedModel:
     """Watches the model that a run was compiled from. The script may still hold it; the run does not."""
 
     def __init__(self, step: TrainingStep) -> None:
+        states = [*step.model.named_parameters(), *step.model.named_buffers()]
         self._watched = [
-            _Watched(plain_path(path), weakref.ref(state), state.requires_grad, _version(state))
-            for path, state in (*step.model.named_parameters(), *step.model.named_buffers())
+            _Watched(plain_path(path), weakref.ref(state), state.requires_grad, version_of(state))
+            for path, state in states
         ]
-        self._has_warned = False
+        # Scripts of several losses freeze and release each turn's parameters in every step.
+        self._may_freeze = len(step.turns) > 1
+        self._held = HeldTensors(
+            [state for _, state in states], self._values_are_read, self._gradient_is_read
+        )
+        self._run: Any = lambda: None
+        self._said: set[str] = set()
+
+    def follow(self, run: "weakref.ref[Any]") -> None:
+        """Compares with what this run has, where the script uses the model."""
+        self._run = run
 
     def check(self, session: Any) -> None:
         """Raises RunError where a parameter was frozen, or released, since the step was compiled.
         Warns, once, where the script wrote a value that differs from the run's into a parameter or
         a buffer."""
         written: dict[str, torch.Tensor] = {}
-        for watched in self._watched:
-            state = watched.state()
-            if state is None:  # the state is gone, or the whole model is
-                continue
-            if state.requires_grad != watched.trainable:
-                raise _refusal(watched)
-            if _version(state) != watched.version:
-                watched.version = _version(state)
-                written[watched.name] = state
-        if not written or self._has_warned:
-            return
-        if (name := _first_that_differs(written, session)) is not None:
-            self._has_warned = True
+        with torch._C.DisableTorchFunctionSubclass():
+            for watched in self._watched:
+                state = watched.state()
+                if state is None:  # the state is gone, or the whole model is
+                    continue
+                if state.requires_grad != watched.trainable and not self._may_freeze:
+                    raise _refusal(watched)
+                if version_of(state) != watched.version:
+                    watched.version = version_of(state)
+                    written[watched.name] = state
+            if not written or "written" in self._said:
+                return
+            name = _first_that_differs(written, session)
+        if name is not None:
+            self._said.add("written")
             warnings.warn(
                 f"{name} of the model was written to after the step was compiled, and the run "
                 "trains values of its own: run.load_state_dict(model.state_dict()) gives it these, "
@@ -62,6 +84,49 @@ class WatchedModel:
                 RuntimeWarning,
                 stacklevel=4,  # the script's line that takes the step
             )
+
+    def step_is_taken(self) -> None:
+        """From now on the model's values are old."""
+        if not self._said >= {"values", "gradient"}:
+            self._held.hold()
+
+    def _values_are_read(self, states: list[torch.Tensor]) -> None:
+        if "values" in self._said:
+            return
+        session = getattr(self._run(), "_open", None)
+        named = self._named(states)
+        name = next(iter(named)) if session is None else _first_that_differs(named, session)
+        if name is not None:
+            self._warn(
+                "values",
+                f"{name} of the model is read, and the model has old values: the run trains values "
+                "of its own. run.copy_to(model) gives the model the run's; the tensors of "
+                "run.state_dict() are the run's, and what is written into them is trained",
+            )
+
+    def _gradient_is_read(self, state: torch.Tensor) -> None:
+        reader = innermost(sys._getframe(1), lambda file: not file.startswith(_BETWEEN))
+        file = reader.f_code.co_filename if reader is not None else ""
+        if "gradient" in self._said or not (file == _CLIPPING or package.is_local(file)):
+            return
+        self._warn(
+            "gradient",
+            f"the gradient of {next(iter(self._named([state])))} is read, and the model has none: "
+            "the run has computed its gradients and updated its parameters. TrainingStep takes "
+            "clip_grad_norm=, clip_grad_value= and scaler=; what else changes or reads gradients "
+            "belongs into `step` of a subclass of the optimizer",
+        )
+
+    def _named(self, states: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+        names = {id(watched.state()): watched.name for watched in self._watched}
+        return {names.get(id(state), "a state"): state for state in states}
+
+    def _warn(self, what: str, text: str) -> None:
+        """Says `text` once, at the line of the script that is the cause."""
+        self._said.add(what)
+        frame = sys._getframe(1)
+        frame = innermost(frame, package.is_local) or frame
+        warnings.warn_explicit(text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno)
 
 
 def _refusal(watched: _Watched) -> RunError:
@@ -72,11 +137,6 @@ def _refusal(watched: _Watched) -> RunError:
         "run trains what it was compiled for; compile the step anew, and give that run this "
         "one's state_dict()",
     )
-
-
-def _version(state: torch.Tensor) -> int:
-    """How often a tensor was written to; 0 for one of inference mode, which does not count."""
-    return 0 if state.is_inference() else state._version
 
 
 def _first_that_differs(states: dict[str, torch.Tensor], session: Any) -> Optional[str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import io
 import pathlib
+import pickle
 import warnings
+from typing import Callable
 
 import pytest
 import torch
@@ -75,6 +79,15 @@ def test_values_that_a_script_gives_its_model_are_warned_of(tmp_path: pathlib.Pa
             run({"x": X})
 
 
+def test_a_parameters_data_that_a_script_sets_is_warned_of(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(6, 5)
+    with fsdp_mlir.compile(training_step(model), out=tmp_path) as run:
+        run({"x": X})
+        model.weight.data = torch.ones(5, 6)
+        with pytest.warns(RuntimeWarning, match="weight of the model was written to"):
+            run({"x": X})
+
+
 class Switched(nn.Linear):
     """Decides by a buffer, and counts its steps in another."""
 
@@ -101,3 +114,87 @@ def test_a_buffer_that_a_script_switches_is_warned_of(tmp_path: pathlib.Path) ->
             RuntimeWarning, match="^flag of the model .*by a buffer stays as it was"
         ):
             run({"x": X})
+
+
+def _ema(model: nn.Module) -> None:
+    torch.optim.swa_utils.AveragedModel(model).update_parameters(model)
+
+
+def _clamp(model: nn.Module) -> None:
+    for p in model.parameters():
+        p.data.clamp_(-0.01, 0.01)
+
+
+def _copy(model: nn.Module) -> None:
+    assert {type(state) for state in copy.deepcopy(model).parameters()} == {nn.Parameter}
+
+
+READS: dict[str, Callable[[nn.Module], object]] = {
+    "evaluation": lambda model: model.eval()(X),
+    "compiled": lambda model: torch.compile(model, backend="eager")(X),
+    "average": _ema,
+    "clamp": _clamp,
+    "saving": lambda model: torch.save(model.state_dict(), io.BytesIO()),
+    "pickling": pickle.dumps,
+    "copy": _copy,
+    "number": lambda model: model.bias[0].item(),
+    "buffer": lambda model: model.mean.sum(),
+}
+
+
+class Averaging(nn.Linear):
+    """Has a buffer that each step changes."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 5)
+        self.register_buffer("mean", torch.zeros(5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = super().forward(x)
+        if self.training:
+            self.mean.lerp_(y.detach().mean(0), 0.1)
+        return y
+
+
+def test_old_values_that_a_script_reads_are_warned_of(tmp_path: pathlib.Path) -> None:
+    """Tests that what a loop of PyTorch does with the model after a step, and what would go by the
+    values from before, is told once, by the script's line; and that what needs no values is not."""
+    model = Averaging()
+    step = training_step(model)
+    for read in READS.values():
+        with fsdp_mlir.compile(step, out=tmp_path) as run, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            read(model)
+            run({"x": X})
+            run.copy_to(model)
+            read(model)
+            run.load_state_dict(model.train().state_dict())
+            run({"x": X})
+            model.requires_grad_(True).to(torch.float32).zero_grad()
+            assert sum(p.numel() for p in model.parameters()) == 35
+            step.optimizer.zero_grad()
+            step.optimizer.step()
+            with pytest.warns(RuntimeWarning, match="of the model is read, .* old values") as said:
+                read(model)
+            assert [warning.filename for warning in said] == [__file__]
+            read(model.train())
+
+
+GRADIENTS: dict[str, Callable[[nn.Module], object]] = {
+    "norm": lambda model: nn.utils.clip_grad_norm_(model.parameters(), 1.0),
+    "noise": lambda model: [p.grad.add_(1) for p in model.parameters() if p.grad is not None],
+}
+
+
+@pytest.mark.parametrize("what", GRADIENTS)
+def test_gradients_that_a_script_reads_are_warned_of(what: str, tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(6, 5)
+    with fsdp_mlir.compile(training_step(model), out=tmp_path) as run:
+        run({"x": X})
+        with pytest.warns(RuntimeWarning, match="the gradient of weight .*clip_grad_norm=") as said:
+            GRADIENTS[what](model)
+        assert [warning.filename for warning in said] == [__file__]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            run({"x": X})
+            GRADIENTS[what](model)
