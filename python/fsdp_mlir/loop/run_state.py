@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from typing import Any, Mapping
 
 import torch
@@ -53,8 +54,25 @@ def load_state_dict(session: Any, given: Mapping[str, torch.Tensor]) -> None:
             value = value.full_tensor() if is_cut else value
             whole[entry["name"]] = value.detach().cpu().contiguous()
     session.put(whole)
-    if taken := [int(given[name]) for name in counts if name in given]:
-        session.steps = taken[0] + session.steps - _updates(session)
+    updates = _updates(session)
+    if taken := {name: int(given.get(name, updates)) for name in counts if given.keys() & counts}:
+        most = max(taken, key=taken.__getitem__)
+        _warn_of_counts(taken, most)
+        session.steps += taken[most] - updates
+
+
+def _warn_of_counts(taken: Mapping[str, int], most: str) -> None:
+    """Warns where parameters have been updated a different number of times."""
+    least = min(taken, key=taken.__getitem__)
+    if taken[least] < taken[most]:
+        warnings.warn(
+            f"{least} is {taken[least]} and {most} is {taken[most]}, and a run has one count of "
+            f"updates for all parameters: it takes the {taken[most]}. Where the optimizer computes "
+            "with its count, as Adam to correct its averages, the first updates of the others are "
+            "not PyTorch's; train all from the start, with a learning rate of 0 until then",
+            RuntimeWarning,
+            stacklevel=4,  # the script's line that gives the states
+        )
 
 
 def copy_to(session: Any, model: torch.nn.Module) -> None:

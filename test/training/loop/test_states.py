@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import warnings
 from typing import Any
 
 import pytest
@@ -130,3 +131,30 @@ def test_an_average_of_the_weights_is_a_state_of_the_optimizer(tmp_path: pathlib
         assert run.eval(batch)["loss"] == theirs.loss(averaged.module, **batch).item()
         run.load_state_dict(weights)
         assert run(batch).item() == theirs.loss(theirs.model, **batch).item()
+
+
+def test_one_count_of_updates_for_all_is_warned_of(tmp_path: pathlib.Path) -> None:
+    """Tests that parameters which were frozen until now, and whose updates PyTorch would count from
+    one on, do not silently get the count of the others."""
+    layers = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Linear(4, 3))
+
+    def compiled(folder: str) -> fsdp_mlir.Run:
+        optimizer = torch.optim.Adam(layers.parameters())
+        step = fsdp_mlir.TrainingStep(layers, model.loss, optimizer, inputs=model.samples(4))
+        return fsdp_mlir.compile(step, out=tmp_path / folder)
+
+    layers[0].requires_grad_(False)
+    with compiled("head") as run:
+        for _ in range(2):
+            run(model.samples(4))
+        states = run.state_dict(optimizer=True)
+    layers[0].requires_grad_(True)
+    with compiled("all") as run:
+        with pytest.warns(
+            RuntimeWarning, match=r"0\.\w+\.step is 0 and .*1\.\w+\.step is 2, .*one"
+        ):
+            run.load_state_dict(states)
+        assert run.step == 2
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            run.load_state_dict(run.state_dict(optimizer=True))
