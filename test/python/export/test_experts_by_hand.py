@@ -141,6 +141,21 @@ def test_how_many_tokens_each_expert_has(tmp_path: pathlib.Path) -> None:
     assert_same_as_eager(classify(nn.Linear(8, 3), loss=balances(3)), tmp_path)
 
 
+@pytest.mark.parametrize("minlength", (0, 2))
+def test_counts_of_the_codes_own_numbers_need_no_size(
+    minlength: int, tmp_path: pathlib.Path
+) -> None:
+    """As of the nodes that each graph of a batch has, for their mean."""
+
+    def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        owners = torch.arange(len(x)) // 2
+        counts = torch.bincount(owners, minlength=minlength)
+        sums = torch.zeros(len(counts), 3).index_add(0, owners, model(x))
+        return F.cross_entropy(sums / counts[:, None], y[: len(counts)])
+
+    assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
 @pytest.mark.provokes("FSDP-E0206")
 def test_as_many_counts_as_values_say_are_refused(tmp_path: pathlib.Path) -> None:
     text = (

@@ -8,19 +8,23 @@ from typing import Any, Optional
 import torch
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
+from ..graph.known_values import known_value
 from .eager_kernels import defined_as
 
 
 def counts_of_known_size() -> Any:
-    """Within it, `bincount` has as many counts as `minlength` says. Eager gives more where a number
-    is larger; with these sums such a number is an error of the step."""
+    """Within it, `bincount` has as many counts as eager gives of numbers of the code's own, and of
+    others as many as `minlength` says. Eager gives more where a number is larger; with these sums
+    such a number is an error of the step."""
     return defined_as({torch.ops.aten.bincount.default: _bincount})
 
 
 def _bincount(
     input: torch.Tensor, weights: Optional[torch.Tensor] = None, minlength: int = 0
 ) -> torch.Tensor:
-    if minlength == 0:
+    if known_value(input) is not None:
+        minlength = max(minlength, int(input.max()) + 1 if input.numel() else 0)
+    elif minlength == 0:
         raise DynamicOutputShapeException(torch.ops.aten.bincount.default)
     if weights is None:
         weights = torch.ones_like(input, dtype=torch.int64)
