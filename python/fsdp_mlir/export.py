@@ -24,7 +24,7 @@ from .errors import (
 from .archive.container import FORMAT_VERSION, build_archive
 from .capture.graph.changed_parameters import UntrainedParametersChanged
 from .capture.context import without_pytorchs_log
-from .capture.state.kept_numbers import KeptNumber, NumbersKept
+from .capture.state.kept import Kept, StateKept
 from .capture.graph.program import Program
 from .capture.step_graph import capture
 from .step.clipping import describe_clipping
@@ -80,7 +80,7 @@ def export_step(
             export stay as they were.
     """
     changed: frozenset[str] = frozenset()
-    kept: dict[str, KeptNumber] = {}
+    kept: dict[str, Kept] = {}
     release_model(step.model)
     with each_said_once(), without_pytorchs_log(), on_host(step):
         while True:
@@ -89,7 +89,7 @@ def export_step(
             except UntrainedParametersChanged as found:
                 note(str(found))
                 changed |= found.names
-            except NumbersKept as found:
+            except StateKept as found:
                 note(str(found))
                 kept |= found.kept
 

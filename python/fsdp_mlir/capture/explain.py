@@ -75,7 +75,7 @@ _GENERATOR = (
 )
 _LEFT = (
     "the step computes with a tensor that an earlier run has left in Python state; make that state a "
-    "buffer changed in place, or leave it out"
+    "buffer, or a tensor of the same shape before the first step, or leave it out"
 )
 _OF_ANOTHER_RUN = "in tensor_tracker", "Unexpected fake buffer"
 _ANOTHERS = (

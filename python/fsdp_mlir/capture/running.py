@@ -25,7 +25,7 @@ from .graph.known_values import is_factory, known_value
 from .graph.nodes import first_user, refusal
 from .graph.same_graph import first_difference
 from .state.frozen_in_step import FrozenInStep
-from .state.kept_numbers import NumbersKept
+from .state.kept import StateKept
 from .state.late_decisions import numbers_to_keep
 from .state.own_states import OwnStates
 from .state.python_state import PythonState, Slots, warn_changed
@@ -52,7 +52,7 @@ class RunStep(torch.nn.Module):
         frozen: names of the parameters that are frozen when a run begins.
         left_frozen: and when the last one has ended.
         names: of its states and constants.
-        kept: the numbers that the step keeps, which are buffers of this module.
+        kept: what the step keeps in Python, of which buffers of this module are the values.
         whole_numbers: whether those that are read from tensors have symbols, as sizes have.
     """
 
@@ -75,8 +75,8 @@ class RunStep(torch.nn.Module):
         self.kept = tuple(names.kept.values())
         self._found: list[tuple[bool, Any]] = []  # in their places, before and after forward
         self._left: list[Any] = []
-        for number in self.kept:
-            self._own.register(number.tensor)
+        for kept in self.kept:
+            self._own.register(kept.tensor)
 
     def forward(self, *batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
         self.put_back()
@@ -89,7 +89,7 @@ class RunStep(torch.nn.Module):
             # Gives backward's ops the places of forward's.
             stack.enter_context(torch.autograd.detect_anomaly(check_nan=False))
             stack.enter_context(self._own.in_their_places())
-            stack.enter_context(self._own_numbers())
+            stack.enter_context(self._own_kept())
             stack.enter_context(_module_paths(self._loss.model))
             stack.enter_context(_checkpoints_by_mark())
             stack.enter_context(_Places())
@@ -131,20 +131,20 @@ class RunStep(torch.nn.Module):
             raise NeedsCopies("it writes what has a gradient into its batch")
 
     @contextlib.contextmanager
-    def _own_numbers(self) -> Iterator[None]:
-        """What this module has now in the places of the numbers that the step keeps, until
+    def _own_kept(self) -> Iterator[None]:
+        """What this module has now in the places of what the step keeps, until
         `put_back`: the code of a backward pass reads what forward has left."""
-        self._found = [(number.place.is_set, number.place.read()) for number in self.kept]
-        own = [self._own.of(number.tensor) for number in self.kept]
-        for number, buffer in zip(self.kept, own):
-            number.give(buffer)
+        self._found = [(kept.place.is_set, kept.place.read()) for kept in self.kept]
+        own = [self._own.of(kept.tensor) for kept in self.kept]
+        for kept, buffer in zip(self.kept, own):
+            kept.give(buffer)
         yield
-        for number, buffer in zip(self.kept, own):
-            number.take_over(buffer)
-        self._left = [number.place.read() for number in self.kept]
+        for kept, buffer in zip(self.kept, own):
+            kept.take_over(buffer)
+        self._left = [kept.place.read() for kept in self.kept]
 
     def put_back(self) -> None:
-        """Leaves the model's tensors and the numbers that the step keeps as they were in front of it.
+        """Leaves the model's tensors and what the step keeps as they were in front of it.
 
         Raises:
             ExportError: a backward pass has changed one, which the plan would lose.
@@ -153,16 +153,16 @@ class RunStep(torch.nn.Module):
         found, left = self._found, self._left
         self._found, self._left = [], []
         changed = [
-            number.place.name
-            for number, value in zip(self.kept, left)
-            if number.place.read() is not value
+            kept.place.name
+            for kept, value in zip(self.kept, left)
+            if kept.place.read() is not value
         ]
-        for number, (is_set, value) in zip(self.kept, found):
-            number.place.put(value, is_set)
+        for kept, (is_set, value) in zip(self.kept, found):
+            kept.place.put(value, is_set)
         if changed:
             raise ExportError(
                 E.PYTHON_STATE,
-                f"a backward pass changes {', '.join(changed)}, a number that the step keeps in "
+                f"a backward pass changes {', '.join(changed)}, which the step keeps in "
                 "Python and computes with; change it in forward, or make it a buffer",
             )
 
@@ -179,7 +179,7 @@ def run_and_differentiate(
 
     Raises:
         ExportError: the step is another one each time that it runs.
-        NumbersKept: it is so by numbers that it keeps.
+        StateKept: it is so by numbers and tensors that it keeps.
     """
 
     def run() -> fx.GraphModule:
@@ -198,10 +198,13 @@ def run_and_differentiate(
     changed, numbers = state.changed(), state.numbers()
     if changed:
         note_state()
-        left = state.left()
+        left, tensors = state.left(), state.tensors()
         state.restore()
         trials = step.trials(batch)
-        for slot, value in _what_matters(left, numbers, trials):
+        matters = _what_matters(left, numbers, trials)
+        if tensors and matters is left:
+            raise StateKept(tensors)
+        for slot, value in matters:
             known = known_value(value)
             slot.put(value if known is None else known)
     state.settle_numbers()
@@ -218,13 +221,13 @@ def run_and_differentiate(
             ),
         )
     if numbers and first_difference(first.graph, second.graph) is not None:
-        raise NumbersKept(numbers)
+        raise StateKept(numbers)
     _check_same(first, second, changed)
     if changed:
         state.restore()
         kept = numbers_to_keep(trials)
         if kept:
-            raise NumbersKept(kept)
+            raise StateKept(kept)
         warn_changed(changed, is_seen=kept is not None)
     return first
 

@@ -34,7 +34,7 @@ from .padding.rules import rule_of
 from .padding.static_sizes import make_static
 from .running import RunStep, run_and_differentiate
 from .state.backward_updates import return_what_backward_writes
-from .state.kept_numbers import NumbersKept, kept_refusal
+from .state.kept import StateKept, kept_refusal
 from .state.python_state import PythonState
 from .state.trials import Trials
 from .state.without_values import ON_VALUES, raised_by_step
@@ -94,7 +94,7 @@ def traced_step(
                 break
             except ExportError as error:
                 raise located(error) from error
-            except NumbersKept:
+            except StateKept:
                 raise
             except ON_VALUES as error:
                 failure = error
@@ -106,7 +106,7 @@ def traced_step(
             try:
                 traced = run(True, whole_numbers=True)
                 give_static_sizes(traced)
-            except NumbersKept:
+            except StateKept:
                 raise
             except Exception:  # of whatever else stands in the way
                 refusal = refusal if own is not None else explain_capture_error(failure, None)
@@ -115,7 +115,7 @@ def traced_step(
                 try:
                     return _both_ways(functools.partial(run, True), trials, own, refusal)
                 except Refusal as error:
-                    raise kept_refusal(error.line, names.kept) if names.kept else error
+                    raise kept_refusal(error.line, names.kept) or error
     if names.kept:
         return traced  # of which there is a note
     refusal = explain_capture_error(followed, None if isinstance(own, ON_VALUES) else own)
@@ -152,7 +152,7 @@ def _both_ways(
             refusal = explain_capture_error(error, error)
         except GuardOnDataDependentSymNode as error:
             refusal = explain_capture_error(error, own)
-        except (ExportError, NumbersKept):
+        except (ExportError, StateKept):
             raise
         except Exception as error:
             explained = explain_capture_error(error, None)

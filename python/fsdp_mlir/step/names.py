@@ -44,7 +44,8 @@ class StateNames:
         step: whose model's tensors they are.
         changed: names of parameters that the step changes and nothing trains, as a teacher's: they
             are buffers.
-        kept: by the name of its buffer, each Python number that the step keeps for the next one.
+        kept: by the name of its buffer, each number and tensor that the step keeps in Python for the next
+            one.
     """
 
     def __init__(
@@ -76,9 +77,9 @@ class StateNames:
         for fqn in self.buffers:
             self.persistent[fqn] = self._is_persistent(fqn)
         self.kept = kept
-        for fqn, number in kept.items():
-            self.buffers[fqn], self.aliases[fqn], self.persistent[fqn] = number.tensor, [], False
-            self._known[id(number.tensor)] = ("buffer", fqn)
+        for fqn, one in kept.items():
+            self.buffers[fqn], self.aliases[fqn], self.persistent[fqn] = one.tensor, [], False
+            self._known[id(one.tensor)] = ("buffer", fqn)
         self.fake_mode = _common_fake_mode(step, self)
         self.on_meta = any(map(is_meta, (*self.parameters.values(), *self.buffers.values())))
         self.first_values = FirstValues(step.recorder, step.seed)

@@ -1,5 +1,5 @@
 """Tests that a number which a step keeps in Python may be a place, a size or an argument, and be
-printed, with the losses of eager mode."""
+printed, and that it may keep tensors, with the losses of eager mode."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Counts(nn.Linear):
         self.register_buffer("bank", torch.zeros(12, 3))
         self.register_buffer("mean", torch.zeros(3))
         self.embedding = nn.Embedding(8, 3)
+        self.hidden, self.count = torch.zeros(3), torch.tensor(0.0)  # no buffers
+        self.centers = [torch.zeros(3), torch.ones(3)]
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.uses(self, super().forward(x))
@@ -84,6 +86,40 @@ USES = (
 @pytest.mark.parametrize("uses", [*USES, is_printed])
 def test_a_number_is_what_it_is_in_eager_mode(uses: Any) -> None:
     assert_trains_as_eager(lambda: Counts(uses))
+
+
+def keeps_a_mean(m: Counts, y: Tensor) -> Tensor:
+    m.hidden = 0.9 * m.hidden + 0.1 * y.detach().mean(0)
+    return y - m.hidden
+
+
+def keeps_the_last_two(m: Counts, y: Tensor) -> Tensor:
+    m.centers.append(y.detach().mean(0))
+    m.count = m.count + 1
+    return (y - m.centers.pop(0)) * m.count
+
+
+def keeps_each_second(m: Counts, y: Tensor) -> Tensor:
+    if m.steps % 2 == 0:
+        m.hidden = y.detach().mean(0)
+    return y - m.hidden
+
+
+@pytest.mark.parametrize("uses", [keeps_a_mean, keeps_the_last_two, keeps_each_second])
+def test_a_tensor_is_what_it_is_in_eager_mode(uses: Any) -> None:
+    assert_trains_as_eager(lambda: Counts(uses))
+
+
+def keeps_a_gradient(m: Counts, y: Tensor) -> Tensor:
+    y = y - m.hidden.detach()
+    m.hidden = y.mean(0)
+    return y
+
+
+@pytest.mark.provokes("FSDP-E0213")
+def test_a_tensor_with_a_gradient_is_refused(tmp_path: Any) -> None:
+    with pytest.raises(ExportError, match="with a gradient in the place of model.hidden; detach"):
+        export(classify(Counts(keeps_a_gradient)), tmp_path)
 
 
 def is_in_a_text(m: Counts, y: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ class Keeps(nn.Linear):
     def __init__(self, uses: Callable[[Any, Tensor], Tensor], runs: bool = False) -> None:
         super().__init__(8, 3)
         self.uses, self.runs = uses, runs
-        self.last, self.other, self.count = None, None, torch.tensor(0.0)
+        self.last, self.other = None, None
         self.table: dict[Any, Any] = {}
         self.calls = 0
         self.register_buffer("frequencies", torch.rand(3))
@@ -112,11 +112,6 @@ def divides_by_the_first(m: Keeps, y: Tensor) -> Tensor:
     return y / m.table.setdefault("scale", y.detach().abs().mean())
 
 
-def counts_in_a_tensor(m: Keeps, y: Tensor) -> Tensor:
-    m.count = m.count + 1
-    return y * m.count
-
-
 def does_something_else_behind(m: Keeps, y: Tensor) -> Tensor:
     if m.last is None:
         m.last = m.frequencies.cos()
@@ -159,8 +154,8 @@ def has_one_that_is_drawn(m: Keeps, y: Tensor) -> Tensor:
 
 
 OTHERS = (
-    *(adds_the_last, divides_by_the_first, counts_in_a_tensor),
-    *(does_something_else_behind, reads_another, has_one_of_what_changes),
+    *(adds_the_last, divides_by_the_first, does_something_else_behind),
+    *(reads_another, has_one_of_what_changes),
     *(has_one_of_what_is_replaced, has_one_of_a_weight, has_one_that_is_drawn),
 )
 

@@ -48,7 +48,7 @@ class Outcome(TorchDispatchMode):
         trained: names of those that are trained, in this program or another.
         inputs: its inputs, in their order.
         watch: what is seen of watched numbers.
-        number: who reads a number from a tensor gets this one.
+        reads: what one gets who reads a number from a tensor, and how far those of others are apart.
         before: the outcome of the step before it, whose tensors Python may have left. What that has
             computed of what no step changes, as a table, is what this step would compute itself.
         replaced: names of the states in whose places that has left other tensors.
@@ -60,7 +60,7 @@ class Outcome(TorchDispatchMode):
         trained: frozenset[str],
         inputs: Sequence[torch.Tensor],
         watch: Watch,
-        number: float,
+        reads: tuple[float, float],
         before: Optional[Outcome] = None,
         replaced: Container[str] = (),
     ) -> None:
@@ -74,7 +74,8 @@ class Outcome(TorchDispatchMode):
         self._sizes: dict[str, str] = {}  # names of those by values, in their order
         self.read: list[int] = []
         self._watch = watch
-        self._number = number
+        self._number, self._apart = reads
+        self._numbers: dict[int, float] = {}  # by digest of the tensor that it was read from
         self._before = before
         self._contents: dict[int, Content] = {}
         self._alive: list[Any] = []  # memory, else another one may be at its address
@@ -142,11 +143,13 @@ class Outcome(TorchDispatchMode):
         self._asked |= self._content(tensor).origins
         if left is not None and left.origins & _CHANGING:
             return in_place_of(tensor, self._number + 1)
-        self.read.append(self._digest(tensor))
+        digest = self._digest(tensor)
+        self.read.append(digest)
         try:
             return torch.ops.aten._local_scalar_dense.default(tensor)
         except DataDependentOutputException:
-            return in_place_of(tensor, self._number)
+            number = self._number + self._apart * len(self._numbers)
+            return in_place_of(tensor, self._numbers.setdefault(digest, number))
 
     def end(self, states: Mapping[str, torch.Tensor]) -> None:
         """Takes what the step leaves in its states, which may be in other memory than before."""

@@ -8,7 +8,7 @@ import copy
 import dataclasses
 import numbers
 import operator
-from typing import Any, Union
+from typing import Any, Iterator, Union
 
 import numpy as np
 import torch
@@ -127,18 +127,25 @@ class PythonState:
 
     def members(self) -> list[tuple[Place, Any, Any]]:
         """As `numbers`, of the members of lists and dicts; new ones of dicts alone."""
-        changed = []
+        return [found for found in self._changed_members() if _is_other_number(*found[1:])]
+
+    def tensors(self) -> list[tuple[Place, Any, Any]]:
+        """As `numbers`, of tensors, in places and among members, that the same place could hold; those
+        with a gradient where there are no others."""
+        places = ((self._places[known], value) for known, (_, value) in self._values.items())
+        known = ((place, before, place.read()) for place, before in places)
+        found = [f for f in (*known, *self._changed_members()) if _is_other_tensor(*f[1:])]
+        return [(*f, now) for *f, now in found if not now.requires_grad] or found
+
+    def _changed_members(self) -> Iterator[tuple[Place, Any, Any]]:
         for known, (value, contents) in self._contents.items():
             if _same_contents(value, contents):
                 continue
             before = _by_key(contents)
             for key, now in _by_key(value).items():
-                if key not in before and not isinstance(value, dict):
-                    continue
-                if _is_other_number(was := before.get(key, MISSING), now):
+                if key in before or isinstance(value, dict):
                     name = f"{self._places[known].name}[{key!r}]"
-                    changed.append((Member(name, value, key), was, now))
-        return changed
+                    yield Member(name, value, key), before.get(key, MISSING), now
 
     def unwatched(self) -> dict[Any, Any]:
         """What nobody can watch being read: values that are no numbers, in places and under the keys
@@ -258,6 +265,12 @@ def _is_value(value: Any) -> bool:
 def _is_other_number(before: Any, now: Any) -> bool:
     was = before is MISSING or is_number(before)
     return was and is_number(now) and not _same(now, before)
+
+
+def _is_other_tensor(before: Any, now: Any) -> bool:
+    if now is before or not all(isinstance(value, torch.Tensor) for value in (before, now)):
+        return False
+    return (before.shape, before.dtype) == (now.shape, now.dtype)
 
 
 def _same(one: Any, other: Any) -> bool:

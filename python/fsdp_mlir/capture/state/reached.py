@@ -171,7 +171,12 @@ class Reached:
             if len(value) > _MOST_MEMBERS:
                 return
             for key, member in value.items() if isinstance(value, dict) else enumerate(value):
-                self._visit(member, f"{name}[{key!r}]")
+                place = Member(f"{name}[{key!r}]", value, key)
+                is_known = id(member) in self._seen
+                if isinstance(value, dict) and isinstance(member, CONTAINERS) and not is_known:
+                    self._place(place)  # where each run of the step may make another one
+                else:
+                    self._visit(member, place.name)
         elif isinstance(value, tuple):
             for key, member in enumerate(value[:_MOST_MEMBERS]):
                 self._visit(member, f"{name}[{key}]")

@@ -79,10 +79,12 @@ class Left:
         about: where, and what, equal for two that the next step cannot tell apart; None: the step does
             not come to its end.
         names: of all of it.
+        tensors: those in whose places there were others like them.
         growing: the containers that have other lengths.
     """
 
     trial: Trial
     about: Optional[frozenset[Any]] = None
     names: Sequence[str] = ()
+    tensors: Sequence[Number] = ()
     growing: Sequence[Place] = ()

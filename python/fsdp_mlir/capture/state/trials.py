@@ -25,9 +25,10 @@ from .without_values import called_with, having, without_values
 
 # So many ways through two steps are recorded.
 _MOST_RECORDED = 8
-# What steps that are compared read from tensors, and what a step before them does that may leave it.
+# What steps that are compared read from tensors, and what a step before them does that may leave it:
+# the first number, and by how much the next ones differ.
 _READ = 0.5
-_READ_BEFORE = 4.5
+_READ_BEFORE = ((4.5, 0.75), (-3.5, -0.75))
 
 
 class Trials:
@@ -54,7 +55,7 @@ class Trials:
         states = (*loss.named_parameters(), *loss.named_buffers())
         self._settled = list(names.settled_buffers)
         self._kept = dict(names.kept)
-        self._kept_places = {number.place.identity for number in self._kept.values()}
+        self._kept_places = {kept.place.identity for kept in self._kept.values()}
         self._trained = frozenset(name for name, tensor in states if names.is_trained(tensor))
         self._state = PythonState(loss)
         self._recorded: list[list[Recording]] = []
@@ -124,7 +125,7 @@ class Trials:
     def are_alike(self, but_for: Sequence[Number] = ()) -> bool:
         """Whether the second step computes what the first one does, from what that leaves in Python;
         of the numbers `but_for` it finds what the first one did."""
-        pair = self._pair(_READ, but_for)
+        pair = self._pair((_READ, 0), but_for)
         if pair is None:
             return False
         trial, recorded = pair
@@ -134,15 +135,16 @@ class Trials:
         if not (first.reads_numbers or second.reads_numbers):
             self._keep(recorded)  # `plainly` makes the same calls
             return True
-        # A mean of numbers that are the same is the same.
-        other = self._pair(_READ_BEFORE, but_for)
-        return other is None or other[0].results[1] == trial.results[1]
+        # A mean, or the smallest, of numbers that are the same is the same.
+        others = (self._pair(read, but_for) for read in _READ_BEFORE)
+        return all(other is None or other[0].results[1] == trial.results[1] for other in others)
 
     def _pair(
-        self, read: float, but_for: Sequence[Number]
+        self, read: tuple[float, float], but_for: Sequence[Number]
     ) -> Optional[tuple[Trial, list[Recording]]]:
-        """Two steps as `are_alike` compares them, the first of which reads `read` from tensors, and the
-        calls of each; None where they do not come to their ends."""
+        """Two steps as `are_alike` compares them, the first of which reads `read` from tensors (a number,
+        and how far the next ones are apart), and the calls of each; None where they do not come to
+        their ends."""
         trial, recorded = self._begun(Watch()), []
         places = {place.identity for place, _, _ in but_for}
 
@@ -152,7 +154,7 @@ class Trials:
                 for place, before, _ in trial.left[0]:
                     if place.identity in places:
                         place.put(before, is_set=before is not MISSING)
-            recorded.append(self._compute(trial, _READ if step else read))
+            recorded.append(self._compute(trial, *((_READ, 0) if step else read)))
 
         with silent():
             return (trial, recorded) if self._take(trial, compute) else None
@@ -161,7 +163,7 @@ class Trials:
         """What a step that is told these answers leaves in Python."""
         trial = self._begun(Watch())
         left = Left(trial)
-        names = {number.place.name for number in self._kept.values()}
+        names = {kept.place.name for kept in self._kept.values()}
 
         def compute(step: int) -> None:
             self._compute_told(trial, told)
@@ -172,6 +174,8 @@ class Trials:
                 if slot.identity not in self._kept_places
             )
             left.names = [name for name in self._state.changed() if name not in names]
+            tensors = self._state.tensors()
+            left.tensors = [f for f in tensors if f[0].identity not in self._kept_places]
             left.growing = [place for place, _ in self._state.lengths()]
 
         self._take(trial, compute, steps=1)
@@ -259,23 +263,23 @@ class Trials:
         before = known.values(0) if known is not None else trial.values(0)
         return [p for p, _, now in trial.left[0] if before.get(p.identity) != now]
 
-    def _compute(self, trial: Trial, number: float) -> Recording:
-        """Takes a step, in which `number` is read from tensors."""
+    def _compute(self, trial: Trial, number: float, apart: float = 0) -> Recording:
+        """Takes a step, in which `number` is read from tensors, and others so far apart."""
         mode, states, batch = without_values(self._loss, self._inputs, trial.mode)
         trial.mode, batch = mode, tuple(map(_another, batch))
         found = dict(states)
         states.update(trial.replaced)
         before = trial.outcomes[-1] if trial.outcomes else None
-        kept = {name: mode.from_tensor(number.tensor) for name, number in self._kept.items()}
-        outcome = Outcome(
-            {**states, **kept}, self._trained, batch, trial.watch, number, before, trial.replaced
-        )
+        kept = {name: mode.from_tensor(one.tensor) for name, one in self._kept.items()}
+        known = {**states, **kept}, self._trained, batch
+        reads = number, apart
+        outcome = Outcome(*known, trial.watch, reads, before, trial.replaced)
         recording = Recording(mode, states, batch, outcome)
         trial.outcomes.append(outcome)
         with mode, enable_python_dispatcher(), passed_checks(self._whole_numbers), outcome:
             try:
-                for name, number_kept in self._kept.items():
-                    number_kept.give(kept[name])
+                for name, one in self._kept.items():
+                    one.give(kept[name])
                 with having(self._loss, states):
                     with recording, watching(trial.watch):
                         value, metrics = self._loss(*batch)
@@ -286,14 +290,14 @@ class Trials:
                 raise
         others = (name for name, tensor in states.items() if not _may_hold(found[name], tensor))
         trial.replaced = {name: states[name] for name in others}
-        numbers = {name: read_value(number.place.read()) for name, number in self._kept.items()}
+        values = {name: read_value(one.place.read()) for name, one in self._kept.items()}
         conditions = [question.condition for question in asked()]
-        tensors = [value, *metrics.values(), *states.values(), *gradients, *numbers.values()]
+        tensors = [value, *metrics.values(), *states.values(), *gradients, *values.values()]
         tensors += conditions
         tensors = [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
         trainable = tuple(name for name, tensor in states.items() if tensor.requires_grad)
         result = outcome.digests(tensors), trainable
-        left = {name: n for name, n in numbers.items() if isinstance(n, torch.Tensor)}
+        left = {name: n for name, n in values.items() if isinstance(n, torch.Tensor)}
         outcome.end({**states, **kept, **left})
         recording.end(value, metrics, result)
         trial.results.append(result)

@@ -11,7 +11,7 @@ from typing import Any, Iterable
 
 from ...errors import E, ExportError
 from ...step.places import at_line
-from ..state.kept_numbers import NumbersKept
+from ..state.kept import StateKept
 from ..state.trial import Left
 from ..state.trials import Trials
 from ..state.untaken import silent, untaken
@@ -25,7 +25,7 @@ def require_none_read(trials: Trials, ways: Iterable[Way]) -> None:
     """Tries each of `ways` after the others.
 
     Raises:
-        NumbersKept: one reads numbers that another one leaves.
+        StateKept: one reads numbers or tensors that another one leaves.
         ExportError: or something else.
     """
     ways = list(ways)
@@ -46,6 +46,8 @@ def require_none_read(trials: Trials, ways: Iterable[Way]) -> None:
 
 def _try_behind(trials: Trials, one: Way, left: Left, other: Way, first: Left) -> None:
     trial = trials.behind(one.told, left, other.told, first)
+    if trial is None and left.tensors:
+        raise StateKept(left.tensors)
     if trial is None:
         raise _refusal(one, other, left)
     decided = (decision.numbers for decision in trial.watch.decisions.values())
@@ -54,7 +56,7 @@ def _try_behind(trials: Trials, one: Way, left: Left, other: Way, first: Left) -
     if len(numbers) < len(names):
         raise _refusal(one, other, left)
     if numbers:
-        raise NumbersKept(numbers)
+        raise StateKept(numbers)
 
 
 def _refusal(one: Way, other: Way, left: Left) -> ExportError:
