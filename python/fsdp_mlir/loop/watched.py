@@ -19,6 +19,7 @@ from ..step.pairs import as_pairs_of
 from ..step.places import PYTORCH, innermost
 from ..step.training_step import TrainingStep
 from .run_state import own_part
+from .watched_numbers import WatchedNumbers
 
 # Whose code lies between what reads a tensor and what is told of it.
 _BETWEEN = (package.FOLDER, os.path.join(PYTORCH, "_dynamo"))
@@ -49,6 +50,7 @@ class WatchedModel:
         self._held = HeldTensors(
             [state for _, state in states], self._values_are_read, self._gradient_is_read
         )
+        self._numbers = WatchedNumbers(step)
         self._run: Any = lambda: None
         self._said: set[str] = set()
 
@@ -58,8 +60,8 @@ class WatchedModel:
 
     def check(self, session: Any) -> None:
         """Raises RunError where a parameter was frozen, or released, since the step was compiled.
-        Warns, once, where the script wrote a value that differs from the run's into a parameter or
-        a buffer."""
+        Warns, once each, where the script wrote a value that differs from the run's into a parameter
+        or a buffer, and where it changed what the step reads in Python."""
         written: dict[str, torch.Tensor] = {}
         with torch._C.DisableTorchFunctionSubclass():
             for watched in self._watched:
@@ -71,6 +73,8 @@ class WatchedModel:
                 if version_of(state) != watched.version:
                     watched.version = version_of(state)
                     written[watched.name] = state
+            if "numbers" not in self._said:
+                self._check_numbers()
             if not written or "written" in self._said:
                 return
             name = _first_that_differs(written, session)
@@ -83,6 +87,18 @@ class WatchedModel:
                 "by a buffer stays as it was until it is compiled anew",
                 RuntimeWarning,
                 stacklevel=4,  # the script's line that takes the step
+            )
+
+    def _check_numbers(self) -> None:
+        if (changed := self._numbers.changed()) is not None:
+            self._said.add("numbers")
+            warnings.warn(
+                f"{changed}, and the run goes on with what it was compiled for: make a number that "
+                "changes an input of the step, a tensor without dimensions beside the batch; for "
+                "another mode of a module, compile the step anew, and give that run this one's "
+                "state_dict(optimizer=True)",
+                RuntimeWarning,
+                stacklevel=5,  # the script's line that takes the step
             )
 
     def step_is_taken(self) -> None:

@@ -162,12 +162,14 @@ def test_old_values_that_a_script_reads_are_warned_of(tmp_path: pathlib.Path) ->
     model = Averaging()
     step = training_step(model)
     for read in READS.values():
+        model.train()
         with fsdp_mlir.compile(step, out=tmp_path) as run, warnings.catch_warnings():
             warnings.simplefilter("error")
-            read(model)
+            read(model.eval())
+            model.train()
             run({"x": X})
             run.copy_to(model)
-            read(model)
+            read(model.eval())
             run.load_state_dict(model.train().state_dict())
             run({"x": X})
             model.requires_grad_(True).to(torch.float32).zero_grad()
@@ -177,7 +179,7 @@ def test_old_values_that_a_script_reads_are_warned_of(tmp_path: pathlib.Path) ->
             with pytest.warns(RuntimeWarning, match="of the model is read, .* old values") as said:
                 read(model)
             assert [warning.filename for warning in said] == [__file__]
-            read(model.train())
+            read(model)
 
 
 GRADIENTS: dict[str, Callable[[nn.Module], object]] = {
@@ -198,3 +200,73 @@ def test_gradients_that_a_script_reads_are_warned_of(what: str, tmp_path: pathli
             warnings.simplefilter("error")
             run({"x": X})
             GRADIENTS[what](model)
+
+
+class Settings:
+    weight = 1.0
+
+
+weight, scale = 1.0, torch.ones(())
+criterion = nn.MSELoss()
+
+
+class Weighed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm, self.weight = nn.Linear(6, 5), nn.BatchNorm1d(5), 1.0
+        self.unread = 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.weight * self.norm(self.layer(x))
+
+
+def _set_weight(model: nn.Module, value: float) -> None:
+    global weight
+    weight = value
+
+
+CHANGES: dict[str, Callable[[Weighed, float], object]] = {
+    "model.norm.training was True .* and is False": lambda model, _: model.norm.eval(),
+    "model.norm.momentum was 0.1": lambda model, new: setattr(model.norm, "momentum", new),
+    "model.weight was 1.0 .* and is 0.5": lambda model, new: setattr(model, "weight", new),
+    "^weight was 1.0 .* and is 0.5": _set_weight,
+    "Settings.weight was 1.0": lambda model, new: setattr(Settings, "weight", new),
+    "criterion.reduction was 'mean'": lambda model, _: setattr(criterion, "reduction", "sum"),
+    "^scale, a tensor, has other values": lambda model, new: scale.fill_(new),
+    "^inner was 1.0": lambda model, new: model.set_inner(new),
+}
+
+
+@pytest.mark.parametrize("said", CHANGES)
+def test_what_a_script_changes_that_the_step_reads_is_warned_of(
+    said: str, tmp_path: pathlib.Path
+) -> None:
+    """Tests that the weight of a loss which a script anneals, or a layer that it freezes, is no
+    silent constant; and that what the step does not read may change."""
+    model, inner = Weighed(), 1.0
+
+    def set_inner(new: float) -> None:
+        nonlocal inner
+        inner = new
+
+    def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return inner * weight * Settings.weight * scale * criterion(model(x), x[:, :5])
+
+    model.set_inner = set_inner
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    step = TrainingStep(model, loss, optimizer, {"x": torch.randn(4, 6)})
+    try:
+        with fsdp_mlir.compile(step, out=tmp_path) as run, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.unread = 2.0
+            model.eval().train()
+            model.layer.eval()
+            run({"x": X})
+            CHANGES[said](model, 0.5)
+            with pytest.warns(RuntimeWarning, match=f"{said} .*compiled for: make a number"):
+                run({"x": X})
+            run({"x": X})
+    finally:
+        _set_weight(model, 1.0)
+        Settings.weight, criterion.reduction = 1.0, "mean"
+        scale.fill_(1.0)

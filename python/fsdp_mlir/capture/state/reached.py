@@ -38,12 +38,14 @@ class Place:
     Attributes:
         name: what a user calls it.
         default: what is read where the table has no such key: a class's attribute.
+        owner: the object whose attribute it is, or None.
     """
 
     name: str
     table: Any
     key: Any
     default: Any = MISSING
+    owner: Any = None
 
     @property
     def identity(self) -> tuple[int, Any]:
@@ -130,6 +132,7 @@ class Reached:
         places: of the values, each once.
         holders: the optimizers and schedulers.
         has_kept_defaults: whether a function has a container as the default of an argument.
+        functions: the functions of a user's own.
 
     Args:
         loss: the module that is captured, with the model and its functions.
@@ -139,6 +142,7 @@ class Reached:
         self.places: list[Place] = []
         self.holders: list[Holder] = []
         self.has_kept_defaults = False
+        self.functions: list[types.FunctionType] = []
         self._seen: set[int] = set()  # objects, which all live as long as the step
         self._variables: set[tuple[int, Any]] = set()
         self._visit(loss.model, "model")
@@ -195,7 +199,7 @@ class Reached:
         attributes = getattr(owner, "__dict__", {})
         for key in [key for key in attributes if key not in _TABLES]:
             default = getattr(type(owner), key, MISSING)
-            self._place(Place(f"{name}.{key}", attributes, key, default))
+            self._place(Place(f"{name}.{key}", attributes, key, default, owner))
         for kind in _own_classes(owner):
             for key, slot in _slots_of(kind).items():
                 if _is_filled(owner, slot):
@@ -210,6 +214,7 @@ class Reached:
                 self._place(Place(f"{kind.__name__}.{key}", _Attributes(kind), key))
 
     def _visit_function(self, function: Any) -> None:
+        self.functions.append(function)
         self._visit_variables(function)
         for key in vars(function):
             self._place(Place(f"{function.__name__}.{key}", vars(function), key))

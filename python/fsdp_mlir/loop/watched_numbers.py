@@ -1,0 +1,135 @@
+"""Notices numbers, modes and tensors that a script changes between steps, and that the step reads in
+Python: a plan has what they were when it was compiled."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+import types
+import weakref
+from typing import Any, Callable, Iterator, Optional
+
+import torch
+
+from ..capture.context import SharedForward
+from ..capture.state.reached import Place, Reached
+from ..capture.step_loss import StepLoss
+from ..step.held_tensors import version_of
+from ..step.training_step import TrainingStep
+
+_NUMBERS = (bool, int, float, str, type(None))
+# Python's operations that read a variable of a module, and an attribute.
+_OF_GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
+_OF_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
+
+Read = Callable[[], Any]
+
+
+class WatchedNumbers:
+    """Those that functions of the step reach. None of their owners is kept alive."""
+
+    def __init__(self, step: TrainingStep) -> None:
+        loss = StepLoss(
+            step.model, step.turns, step.outputs, tuple(step.batches[0]), SharedForward()
+        )
+        reached = Reached(loss)
+        is_read = _ReadBy(reached.functions)
+        self._numbers: list[tuple[str, Read, Any]] = []
+        self._tensors: list[tuple[str, Read, weakref.ref[torch.Tensor], int]] = []
+        for place in filter(is_read, reached.places):
+            value, reader = place.read(), _reader(place)
+            if isinstance(value, torch.Tensor):
+                self._tensors.append((place.name, reader, weakref.ref(value), version_of(value)))
+            elif isinstance(value, _NUMBERS):
+                self._numbers.append((place.name, reader, value))
+
+    def changed(self) -> Optional[str]:
+        """What the first one of another value was, and is; None where there is none."""
+        for name, read, before in self._numbers:
+            now = read()
+            if now is not before and isinstance(now, _NUMBERS) and now != before:
+                return f"{name} was {before!r} when the step was compiled and is {now!r} now"
+        for name, read, reference, version in self._tensors:
+            now, before = read(), reference()
+            if not isinstance(now, torch.Tensor) or now is before and version_of(now) == version:
+                continue
+            if before is None or now is before or not torch.equal(now, before):
+                return f"{name}, a tensor, has other values than when the step was compiled"
+        return None
+
+
+class _ReadBy:
+    """Whether functions, or the modules that they call, name what stands at a place."""
+
+    def __init__(self, functions: list[types.FunctionType]) -> None:
+        codes = [function.__code__ for function in functions if function.__name__ != "__init__"]
+        self._names = {name for code in codes for name in _names(code)}
+        self._tables = {id(function.__globals__) for function in functions}
+        self._variables = {
+            (id(function.__globals__), name)
+            for function in functions
+            for name in _arguments(function.__code__, _OF_GLOBALS)
+        }
+
+    def __call__(self, place: Place) -> bool:
+        if isinstance(place.owner, torch.nn.Module):
+            # A mode is a module's own: those inside it have theirs.
+            is_named = place.key in self._names and place.key != "training"
+            return is_named or place.key in _names_of_class(type(place.owner))
+        if place.owner is not None:
+            return place.key in self._names
+        if id(place.table) in self._tables:
+            return (id(place.table), place.key) in self._variables
+        owner = getattr(
+            place.table, "cell", None
+        )  # of a variable, or a class; a slot keeps its own
+        return place.key == "cell_contents" or (inspect.isclass(owner) and place.key in self._names)
+
+
+def _reader(place: Place) -> Read:
+    """What gives the value of `place` now, or None where its owner is gone."""
+    if place.owner is None:
+        return place.read
+    key, default = place.key, place.default
+    try:
+        owner = weakref.ref(place.owner)
+    except TypeError:  # as of a SimpleNamespace
+        return place.read
+    return lambda: getattr(owner(), "__dict__", {}).get(key, default)
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """That of a function, and of the functions inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The attributes that code reads, and its texts, which may name one: `getattr(self, "weight")`."""
+    names = _arguments(code, _OF_ATTRIBUTES)
+    return names.union(c for part in _codes(code) for c in part.co_consts if isinstance(c, str))
+
+
+def _arguments(code: types.CodeType, operations: tuple[str, ...]) -> set[str]:
+    return {
+        instruction.argval
+        for part in _codes(code)
+        for instruction in dis.get_instructions(part)
+        if instruction.opname in operations
+    }
+
+
+@functools.cache
+def _names_of_class(kind: type) -> set[str]:
+    """The names in the methods of a module's class, below those that every module has."""
+    kinds = [k for k in kind.__mro__ if k not in (torch.nn.Module, object)]
+    methods = [
+        inspect.unwrap(method)
+        for k in kinds
+        for name, method in vars(k).items()
+        if inspect.isfunction(method) and name != "__init__"
+    ]
+    return {name for method in methods for name in _names(method.__code__)}
