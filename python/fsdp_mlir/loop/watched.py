@@ -79,26 +79,22 @@ class WatchedModel:
                 return
             name = _first_that_differs(written, session)
         if name is not None:
-            self._said.add("written")
-            warnings.warn(
+            self._warn(
+                "written",
                 f"{name} of the model was written to after the step was compiled, and the run "
                 "trains values of its own: run.load_state_dict(model.state_dict()) gives it these, "
                 "and run.copy_to(model) gives the model the run's; what the step decides in Python "
                 "by a buffer stays as it was until it is compiled anew",
-                RuntimeWarning,
-                stacklevel=4,  # the script's line that takes the step
             )
 
     def _check_numbers(self) -> None:
         if (changed := self._numbers.changed()) is not None:
-            self._said.add("numbers")
-            warnings.warn(
+            self._warn(
+                "numbers",
                 f"{changed}, and the run goes on with what it was compiled for: make a number that "
                 "changes an input of the step, a tensor without dimensions beside the batch; for "
                 "another mode of a module, compile the step anew, and give that run this one's "
                 "state_dict(optimizer=True)",
-                RuntimeWarning,
-                stacklevel=5,  # the script's line that takes the step
             )
 
     def step_is_taken(self) -> None:

@@ -124,12 +124,12 @@ def _arguments(code: types.CodeType, operations: tuple[str, ...]) -> set[str]:
 
 @functools.cache
 def _names_of_class(kind: type) -> set[str]:
-    """The names in the methods of a module's class, below those that every module has."""
+    """The names in what a module's class computes, a library's too."""
     kinds = [k for k in kind.__mro__ if k not in (torch.nn.Module, object)]
     methods = [
         inspect.unwrap(method)
         for k in kinds
         for name, method in vars(k).items()
-        if inspect.isfunction(method) and name != "__init__"
+        if inspect.isfunction(method) and "forward" in name  # _conv_forward too
     ]
     return {name for method in methods for name in _names(method.__code__)}

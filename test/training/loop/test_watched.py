@@ -263,8 +263,11 @@ def test_what_a_script_changes_that_the_step_reads_is_warned_of(
             model.layer.eval()
             run({"x": X})
             CHANGES[said](model, 0.5)
-            with pytest.warns(RuntimeWarning, match=f"{said} .*compiled for: make a number"):
+            with pytest.warns(
+                RuntimeWarning, match=f"{said} .*compiled for: make a number"
+            ) as found:
                 run({"x": X})
+            assert [warning.filename for warning in found] == [__file__]
             run({"x": X})
     finally:
         _set_weight(model, 1.0)
