@@ -77,6 +77,7 @@ class PlanTrainer(Trainer):
         return {"logits": self.shorten(logits, inputs.get("labels")) if self.shorten else logits}
 
     def training_step(self, model: Any, inputs: dict[str, Any], *count: Any) -> torch.Tensor:
+        model.train()  # as the Trainer does, whose evaluation leaves it in eval()
         batch = dict(self._prepare_inputs(inputs))
         run = self.start(batch)
         self.held.append(batch)
