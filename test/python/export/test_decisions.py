@@ -112,6 +112,17 @@ def bounds_a_size_on_one_way(m: Model, x: Tensor) -> Tensor:
     return head(m, h)
 
 
+def asks_before_it_bounds_a_size(m: Model, x: Tensor) -> Tensor:
+    """Of all rows, where a later decision has a way on which they are two at most."""
+    h = m.first(x)
+    rows = h[x[:, 0] > 0]
+    if rows.sum() > 0:
+        h = m.other(h)
+    if len(rows) < 3:
+        h = h + (rows + h[:2][: len(rows)]).sum()
+    return head(m, h)
+
+
 def by_a_parameter(m: Model, x: Tensor) -> Tensor:
     return head(m, m.first(x) if m.scale > x[0, 0] else m.other(x))
 
@@ -174,6 +185,7 @@ BODIES = (
         has_nan_on_the_other_way,
         compares_tensors,
         bounds_a_size_on_one_way,
+        asks_before_it_bounds_a_size,
         by_a_parameter,
         nested,
     ),

@@ -14,7 +14,7 @@ from ..graph.joint_graph import JointGraph
 from ..graph.nodes import is_random
 from ..state.trials import Trials
 from .apart import Apart, too_many
-from .chosen_values import checked, chosen
+from .chosen_values import checked, chosen, number_of_checks
 from .left_in_python import require_none_read
 from .shared_values import Results, reached
 from .ways import MOST_WAYS, Way, Ways, complete, require_alike
@@ -114,9 +114,16 @@ class BothWays:
         self._note_draws(tree.line, yes.results, no.results)
         complete(self._values, yes.results, no.results)
         require_alike(tree.line, yes.results, no.results)
-        condition = yes.conditions[tree.number]
-        results = chosen(self._values, condition, yes.results, no.results)
-        return dataclasses.replace(yes, results=results)
+        condition = min(
+            (way.conditions[tree.number] for way in (yes, no)),
+            key=number_of_checks,
+        )
+        # What was asked before may be computed otherwise on each way, which promises sizes of its own.
+        before = range(tree.number)
+        both = [{**way.results, **dict(zip(before, way.conditions))} for way in (yes, no)]
+        results = chosen(self._values, condition, *both)
+        conditions = [results.pop(number) for number in before]
+        return dataclasses.replace(yes, results=results, conditions=conditions)
 
     def _checked(self, tree: _Decision, yes: Way, no: Way) -> Way:
         """The way that does not end in an error, with a check that it is taken."""

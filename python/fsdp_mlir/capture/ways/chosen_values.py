@@ -41,6 +41,11 @@ def checked(values: SharedValues, condition: Value, text: str, token: Value) -> 
     return values.call(token, _CHECK, condition, text, token)
 
 
+def number_of_checks(value: Value) -> int:
+    """How many checks end a run before it has `value`."""
+    return sum(found.target is _CHECK for found in reached([value]))
+
+
 def all_hold(values: SharedValues, conditions: Sequence[Value], answers: Sequence[bool]) -> Value:
     """Whether each of some conditions is what its answer says."""
     whole: Optional[Value] = None
