@@ -23,18 +23,11 @@ def writes_from_the_end(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor
     return rows.sum()
 
 
-def pads(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
-    """PyTorch compares their lengths to find the longest one."""
-    rows = [model.layer(x[m]), model.layer(x[y > 0])]
-    return torch.nn.utils.rnn.pad_sequence(rows).square().sum()
-
-
 REFUSED: dict[str, tuple[Body, str]] = {
     "writes-rows": (
         writes_from_the_end,
         r"aten::slice .* cannot take with a mask: it counts from the end",
     ),
-    "pads": (pads, "the step decides by a size that depends on values"),
     "loop": (loops, r"the step decides by a size that depends on values.* or use torch.where"),
     "median": (
         lambda s, x, m, y: s.layer(x[m]).median(),

@@ -13,7 +13,7 @@ import functools
 import math
 import operator
 import sys
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional, Sequence
 from unittest import mock
 
 import torch
@@ -249,7 +249,33 @@ def larger_and_smaller() -> Iterator[None]:
         ):
             chosen = _choosing(getattr(builtins, name), of_sizes, first)
             stack.enter_context(mock.patch.object(builtins, name, chosen))
+        padding = _padding(torch._C._nn.pad_sequence)
+        stack.enter_context(mock.patch.object(torch._C._nn, "pad_sequence", padding))
         yield
+
+
+def _padding(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """`pad_sequence`, which asks which length is the largest, where lengths depend on values."""
+
+    @functools.wraps(original)
+    def pad_sequence(
+        parts: Sequence[torch.Tensor],
+        batch_first: bool = False,
+        padding_value: float = 0.0,
+        padding_side: str = "right",
+    ) -> torch.Tensor:
+        lengths = [part.shape[0] for part in parts]
+        if padding_side != "right" or not any(isinstance(n, torch.SymInt) for n in lengths):
+            return original(parts, batch_first, padding_value, padding_side)
+        longest = functools.reduce(torch.sym_max, lengths)
+        rest = [0, 0] * (parts[0].dim() - 1)
+        padded = [
+            torch.constant_pad_nd(part, [*rest, 0, longest - length], padding_value)
+            for part, length in zip(parts, lengths)
+        ]
+        return torch.stack(padded, 0 if batch_first else 1)
+
+    return pad_sequence
 
 
 def _choosing(
