@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import Any, Protocol, Sequence, Union
 
 import sympy
 import torch
 from torch import fx
 from torch.utils._sympy import functions as sizes
 
-if TYPE_CHECKING:
-    from .static_form import Size, StaticForm
-
 _aten = torch.ops.aten
 _OF_16_BITS = (torch.bfloat16, torch.float16)
+Size = Union[int, sympy.Expr]
 
 
-def computed(form: StaticForm, size: Size) -> fx.Node:
+class Form(Protocol):
+    """What is asked of the graph that is rewritten (`static_form`)."""
+
+    counts: dict[sympy.Symbol, fx.Node]
+    line: fx.Node
+
+    def call(self, op: Any, *args: Any, **kwargs: Any) -> fx.Node: ...
+
+    def count(self, size: Size) -> fx.Node: ...
+
+    def refused(self, node: fx.Node, reason: str = "") -> Exception: ...
+
+
+def computed(form: Form, size: Size) -> fx.Node:
     """A number, in int64 or, as Python's floats are, in float64."""
     if isinstance(size, int) or size.is_Integer:
         return form.call(_aten.scalar_tensor.default, int(size), dtype=torch.int64, device="cpu")
@@ -49,7 +60,7 @@ def computed(form: StaticForm, size: Size) -> fx.Node:
     return whole
 
 
-def beside(form: StaticForm, number: fx.Node, count: fx.Node, tensors: Sequence[fx.Node]) -> Any:
+def beside(form: Form, number: fx.Node, count: fx.Node, tensors: Sequence[fx.Node]) -> Any:
     """`count`, the tensor for `number`, as an operand beside `tensors`. A number of Python's takes their
     dtype, where a tensor without dimensions may change the result's."""
     if not tensors:
@@ -63,7 +74,7 @@ def beside(form: StaticForm, number: fx.Node, count: fx.Node, tensors: Sequence[
     return form.call(_aten._to_copy.default, count, dtype=dtype)
 
 
-def as_captured(form: StaticForm, node: fx.Node, result: fx.Node) -> fx.Node:
+def as_captured(form: Form, node: fx.Node, result: fx.Node) -> fx.Node:
     """`result` of a call in the place of `node`, of 16 bits again where a number of 32 was its operand."""
     captured = node.meta["val"]
     if not isinstance(captured, torch.Tensor) or captured.dtype not in _OF_16_BITS:

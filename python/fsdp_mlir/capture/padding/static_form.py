@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence
 
 import sympy
 import torch
@@ -15,10 +15,9 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 from ...errors import E, ExportError
 from ...step.places import at_line
 from ..graph.nodes import arguments_of, insert_call, location, refusal, source, tensors_of
-from .numbers import as_captured, beside, computed
+from .numbers import Size, as_captured, beside, computed
 
 aten = torch.ops.aten
-Size = Union[int, sympy.Expr]
 Rule = Callable[["StaticForm", fx.Node], Any]
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 NO_BOUND = (
