@@ -38,8 +38,13 @@ class HeldTensors:
         self.on_values, self.on_gradient = on_values, on_gradient
         self._tensors = [weakref.ref(tensor) for tensor in tensors if _plain_type(tensor)]
         self._types = {base: _held_type(base, self) for base in (torch.Tensor, torch.nn.Parameter)}
+        self.all_are_held = False
 
     def hold(self) -> None:
+        """Holds those that are not held. It costs nothing where none was released."""
+        if self.all_are_held:
+            return
+        self.all_are_held = True
         for reference in self._tensors:
             if (tensor := reference()) is None:
                 continue
@@ -52,6 +57,7 @@ def release(tensors: Iterable[torch.Tensor]) -> None:
     """Makes plain tensors of those that are held."""
     for tensor in tensors:
         if _is_held(tensor):
+            type(tensor).holder.all_are_held = False
             tensor.__class__ = type(tensor).plain
 
 
