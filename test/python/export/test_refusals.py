@@ -48,10 +48,6 @@ def slices_by_value(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x)[: int(x.abs().max())]
 
 
-def asks_for_equal_values(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    return layer(x) if torch.equal(x, x.flip(0)) else -layer(x)
-
-
 def gives_numpy_a_rate(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x) * np.random.poisson(
         x.square().mean().item()
@@ -91,10 +87,6 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (repeats, "repeats a loop as often as values say; let it run as often"),
         (reads_a_number, "reads a tensor's value as a Python number; keep it a tensor"),
         (slices_by_value, "reads a tensor's value as a Python number; keep it a tensor"),
-        (
-            asks_for_equal_values,
-            "asks by torch.equal whether tensors have equal values; ask before",
-        ),
         (gives_numpy_a_rate, "reads a tensor's value as a Python number; keep it a tensor"),
         (has_positions_of_a_library, "compute position_ids by the model's get_rope_index where"),
         (higher_order, "uses a higher-order op (cond)"),
