@@ -204,6 +204,13 @@ def run_and_differentiate(
         matters = _what_matters(left, numbers, trials)
         if tensors and matters is left:
             raise StateKept(tensors)
+        if trials.read_later:
+            raise ExportError(
+                E.PYTHON_STATE,
+                f"a later step reads tensors that move through {', '.join(changed[:_MOST_NAMED])}, Python "
+                "state that the step changes; begin with tensors of their shape there, not with None, "
+                "or make it a buffer",
+            )
         for slot, value in matters:
             known = known_value(value)
             slot.put(value if known is None else known)

@@ -3,7 +3,7 @@ printed, and that it may keep tensors, with the losses of eager mode."""
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import pytest
 import torch
@@ -22,6 +22,8 @@ class Counts(nn.Linear):
         self.register_buffer("mean", torch.zeros(3))
         self.embedding = nn.Embedding(8, 3)
         self.hidden, self.count = torch.zeros(3), torch.tensor(0.0)  # no buffers
+        self.queue = [torch.zeros(3) for _ in range(4)]
+        self.none: list[Optional[Tensor]] = [None, None, None]
         self.centers = [torch.zeros(3), torch.ones(3)]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -99,13 +101,19 @@ def keeps_the_last_two(m: Counts, y: Tensor) -> Tensor:
     return (y - m.centers.pop(0)) * m.count
 
 
+def keeps_four(m: Counts, y: Tensor) -> Tensor:
+    """Of which the first steps read the same zeros."""
+    m.queue.append(y.detach().mean(0))
+    return y - m.queue.pop(0)
+
+
 def keeps_each_second(m: Counts, y: Tensor) -> Tensor:
     if m.steps % 2 == 0:
         m.hidden = y.detach().mean(0)
     return y - m.hidden
 
 
-@pytest.mark.parametrize("uses", [keeps_a_mean, keeps_the_last_two, keeps_each_second])
+@pytest.mark.parametrize("uses", [keeps_a_mean, keeps_the_last_two, keeps_four, keeps_each_second])
 def test_a_tensor_is_what_it_is_in_eager_mode(uses: Any) -> None:
     assert_trains_as_eager(lambda: Counts(uses))
 
@@ -114,6 +122,20 @@ def keeps_a_gradient(m: Counts, y: Tensor) -> Tensor:
     y = y - m.hidden.detach()
     m.hidden = y.mean(0)
     return y
+
+
+def keeps_three_of_none(m: Counts, y: Tensor) -> Tensor:
+    m.none.append(y.detach().mean(0))
+    last = m.none.pop(0)
+    return y if last is None else y - last
+
+
+@pytest.mark.provokes("FSDP-E0207")
+def test_a_queue_of_none_is_refused(tmp_path: Any) -> None:
+    with pytest.raises(
+        ExportError, match="a later step reads tensors that move through .*model.none"
+    ):
+        export(classify(Counts(keeps_three_of_none)), tmp_path)
 
 
 @pytest.mark.provokes("FSDP-E0213")

@@ -225,12 +225,16 @@ class Outcome(TorchDispatchMode):
         return None if copied.content.origins & self.changing else copied
 
     def _left(self, tensor: torch.Tensor) -> Optional[Content]:
-        """What the step before has left in a tensor that is none of this one's, or None."""
-        memory = _memory(tensor)
-        if self._before is None or memory in self._contents:
+        """What a step before has left in a tensor that is none of this one's, or None."""
+        memory, before = _memory(tensor), self._before
+        if memory in self._contents:
             return None
-        content = self._before._contents.get(memory)
-        if content is None or not content.origins & self._before.changing:
+        while before is not None and memory not in before._contents:
+            before = before._before
+        if before is None:
+            return None
+        content = before._contents[memory]
+        if not content.origins & before.changing:
             return content
         return Content(hash(("left", content.digest)), content.numbers, _CHANGING)
 

@@ -132,10 +132,15 @@ class PythonState:
     def tensors(self) -> list[tuple[Place, Any, Any]]:
         """As `numbers`, of tensors, in places and among members, that the same place could hold; those
         with a gradient where there are no others."""
+        found = [f for f in self.all_tensors() if _is_other_tensor(*f[1:])]
+        return [(*f, now) for *f, now in found if not now.requires_grad] or found
+
+    def all_tensors(self) -> list[tuple[Place, Any, Any]]:
+        """As `numbers`, of tensors, in places and among members that were there before."""
         places = ((self._places[known], value) for known, (_, value) in self._values.items())
         known = ((place, before, place.read()) for place, before in places)
-        found = [f for f in (*known, *self._changed_members()) if _is_other_tensor(*f[1:])]
-        return [(*f, now) for *f, now in found if not now.requires_grad] or found
+        changed = ((*f, now) for *f, now in (*known, *self._changed_members()) if now is not f[1])
+        return [found for found in changed if isinstance(found[2], torch.Tensor)]
 
     def _changed_members(self) -> Iterator[tuple[Place, Any, Any]]:
         for known, (value, contents) in self._contents.items():
@@ -268,9 +273,10 @@ def _is_other_number(before: Any, now: Any) -> bool:
 
 
 def _is_other_tensor(before: Any, now: Any) -> bool:
-    if now is before or not all(isinstance(value, torch.Tensor) for value in (before, now)):
-        return False
-    return (before.shape, before.dtype) == (now.shape, now.dtype)
+    return isinstance(before, torch.Tensor) and (before.shape, before.dtype) == (
+        now.shape,
+        now.dtype,
+    )
 
 
 def _same(one: Any, other: Any) -> bool:

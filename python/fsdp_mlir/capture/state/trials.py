@@ -25,6 +25,8 @@ from .without_values import called_with, having, without_values
 
 # So many ways through two steps are recorded.
 _MOST_RECORDED = 8
+# So many steps are compared where tensors move from place to place.
+_MOST_MOVES = 40
 # What steps that are compared read from tensors, and what a step before them does that may leave it:
 # the first number, and by how much the next ones differ.
 _READ = 0.5
@@ -37,6 +39,7 @@ class Trials:
 
     Attributes:
         leave_something: whether a step was seen to leave something in Python.
+        read_later: whether steps after the second one were seen to read what the first one leaves.
 
     Args:
         whole_numbers: whether those that are read from tensors have symbols, as sizes have.
@@ -49,7 +52,8 @@ class Trials:
         names: StateNames,
         whole_numbers: bool = False,
     ) -> None:
-        self.leave_something = False
+        self.leave_something = self.read_later = False
+        self._left_tensors: list[list[Number]] = []  # of each step that is compared
         self._whole_numbers = whole_numbers
         self._loss, self._inputs = loss, inputs
         states = (*loss.named_parameters(), *loss.named_buffers())
@@ -132,6 +136,8 @@ class Trials:
         first, second = trial.outcomes
         if trial.results[0] != trial.results[1] or first.read != second.read:
             return False
+        if self._moves_tensors() and not self._stay_alike(but_for):
+            return False
         if not (first.reads_numbers or second.reads_numbers):
             self._keep(recorded)  # `plainly` makes the same calls
             return True
@@ -146,18 +152,50 @@ class Trials:
         and how far the next ones are apart), and the calls of each; None where they do not come to
         their ends."""
         trial, recorded = self._begun(Watch()), []
-        places = {place.identity for place, _, _ in but_for}
+        self._left_tensors.clear()
 
         def compute(step: int) -> None:
             if step == 1:
                 self.leave_something |= bool(self._state.changed())
-                for place, before, _ in trial.left[0]:
-                    if place.identity in places:
-                        place.put(before, is_set=before is not MISSING)
+                self._find_as_first(trial, but_for)
             recorded.append(self._compute(trial, *((_READ, 0) if step else read)))
+            self._left_tensors.append(self._state.all_tensors())
 
         with silent():
             return (trial, recorded) if self._take(trial, compute) else None
+
+    def _find_as_first(self, trial: Trial, but_for: Sequence[Number]) -> None:
+        """Gives the next step of the numbers `but_for` what the first one found."""
+        places = {place.identity for place, _, _ in but_for}
+        for place, before, _ in trial.left[0]:
+            if place.identity in places:
+                place.put(before, is_set=before is not MISSING)
+
+    def _moves_tensors(self) -> bool:
+        """Whether the second step leaves what the first one does in other places, as a queue does."""
+        left, behind = (
+            {(id(now), place.identity) for place, _, now in tensors}
+            for tensors in self._left_tensors
+        )
+        known = {tensor for tensor, _ in left}
+        return any(tensor in known for tensor, _ in behind - left)
+
+    def _stay_alike(self, but_for: Sequence[Number]) -> bool:
+        """Whether later steps compute what the first one does, until what it leaves has moved through
+        all places."""
+        lengths = [len(place.table) for place, _, _ in self._left_tensors[1]]
+        trial = self._begun(Watch())
+
+        def compute(step: int) -> None:
+            if step:
+                self._find_as_first(trial, but_for)
+            self._compute(trial, _READ)
+
+        with silent():
+            self._take(trial, compute, steps=min(2 + max(lengths), _MOST_MOVES))
+        alike = all(result == trial.results[0] for result in trial.results)
+        self.read_later = not alike
+        return alike
 
     def leaves(self, told: Sequence[bool]) -> Left:
         """What a step that is told these answers leaves in Python."""
