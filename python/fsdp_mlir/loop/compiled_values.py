@@ -26,8 +26,8 @@ _OF_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
 Read = Callable[[], Any]
 
 
-class WatchedNumbers:
-    """Those that functions of the step reach. None of their owners is kept alive."""
+class CompiledValues:
+    """Those that functions of the step reach, as they were then. None of their owners is kept alive."""
 
     def __init__(self, step: TrainingStep) -> None:
         loss = StepLoss(
@@ -81,9 +81,7 @@ class _ReadBy:
             return place.key in self._names
         if id(place.table) in self._tables:
             return (id(place.table), place.key) in self._variables
-        owner = getattr(
-            place.table, "cell", None
-        )  # of a variable, or a class; a slot keeps its own
+        owner = getattr(place.table, "cell", None)  # a variable's cell, or a class
         return place.key == "cell_contents" or (inspect.isclass(owner) and place.key in self._names)
 
 

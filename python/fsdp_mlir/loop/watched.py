@@ -18,8 +18,8 @@ from ..step.names import plain_path
 from ..step.pairs import as_pairs_of
 from ..step.places import PYTORCH, innermost
 from ..step.training_step import TrainingStep
+from .compiled_values import CompiledValues
 from .run_state import own_part
-from .watched_numbers import WatchedNumbers
 
 # Whose code lies between what reads a tensor and what is told of it.
 _BETWEEN = (package.FOLDER, os.path.join(PYTORCH, "_dynamo"))
@@ -50,7 +50,7 @@ class WatchedModel:
         self._held = HeldTensors(
             [state for _, state in states], self._values_are_read, self._gradient_is_read
         )
-        self._numbers = WatchedNumbers(step)
+        self._compiled = CompiledValues(step)
         self._run: Any = lambda: None
         self._said: set[str] = set()
 
@@ -73,8 +73,8 @@ class WatchedModel:
                 if version_of(state) != watched.version:
                     watched.version = version_of(state)
                     written[watched.name] = state
-            if "numbers" not in self._said:
-                self._check_numbers()
+            if "compiled" not in self._said:
+                self._check_compiled()
             if not written or "written" in self._said:
                 return
             name = _first_that_differs(written, session)
@@ -87,10 +87,10 @@ class WatchedModel:
                 "by a buffer stays as it was until it is compiled anew",
             )
 
-    def _check_numbers(self) -> None:
-        if (changed := self._numbers.changed()) is not None:
+    def _check_compiled(self) -> None:
+        if (changed := self._compiled.changed()) is not None:
             self._warn(
-                "numbers",
+                "compiled",
                 f"{changed}, and the run goes on with what it was compiled for: make a number that "
                 "changes an input of the step, a tensor without dimensions beside the batch; for "
                 "another mode of a module, compile the step anew, and give that run this one's "
