@@ -43,12 +43,12 @@ class JointGraph:
     @property
     def constants(self) -> dict[fx.Node, str]:
         """The placeholders of tensors that are none of the model's, and their names."""
-        states = {}
+        constants = {}
         for node in self.module.graph.find_nodes(op="placeholder"):
             role, fqn = self.states.get(getattr(node.meta["desc"], "target", None), ("", ""))
             if role == "constant":
-                states[node] = fqn
-        return states
+                constants[node] = fqn
+        return constants
 
 
 def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames) -> Program:

@@ -36,7 +36,7 @@ def reads_known_numbers(graph: fx.Graph, constants: Mapping[fx.Node, torch.Tenso
     for node in graph.nodes:
         if any(operand in known for operand in _decides(node)):
             return True
-        value = known.get(node, _known(node, known))
+        value = known[node] if node in known else _known(node, known)
         if value is not None:
             known[node] = value
     return False

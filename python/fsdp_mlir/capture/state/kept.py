@@ -124,8 +124,9 @@ def kept_refusal(line: str, kept: Mapping[str, Kept]) -> Optional[ExportError]:
         at_line(
             line,
             f"the step changes {names_of(numbers)}, a number of Python's, and needs it as one (alpha=, the "
-            "length of a loop, a text, a place in a list; a tensor may have it as a place); leave that out, make it a buffer changed in place, or take "
-            "such steps in a loop of your own (docs/own-loop.md)",
+            "length of a loop, a text, a place in a list; a tensor may have it as a place); leave that "
+            "out, make it a buffer changed in place, or take such steps in a loop of your own "
+            "(docs/own-loop.md)",
         ),
     )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sys
 from types import CodeType
-from typing import Any, Container, Iterable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Container, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor
@@ -30,6 +30,18 @@ _SIZE_BY_VALUES = re.compile(r"\bu\d+\b")
 _CHANGING = 1
 
 
+class Reads(NamedTuple):
+    """What one gets who reads a number from a tensor without values.
+
+    Attributes:
+        number: from the first tensor.
+        apart: how much more from each further one.
+    """
+
+    number: float
+    apart: float = 0.0
+
+
 class Outcome(TorchDispatchMode):
     """Within it, the operators of a step on tensors without values are followed.
 
@@ -48,7 +60,7 @@ class Outcome(TorchDispatchMode):
         trained: names of those that are trained, in this program or another.
         inputs: its inputs, in their order.
         watch: what is seen of watched numbers.
-        reads: what one gets who reads a number from a tensor, and how far those of others are apart.
+        reads: what one gets who reads a number from a tensor.
         before: the outcome of the step before it, whose tensors Python may have left. What that has
             computed of what no step changes, as a table, is what this step would compute itself.
         replaced: names of the states in whose places that has left other tensors.
@@ -60,7 +72,7 @@ class Outcome(TorchDispatchMode):
         trained: frozenset[str],
         inputs: Sequence[torch.Tensor],
         watch: Watch,
-        reads: tuple[float, float],
+        reads: Reads,
         before: Optional[Outcome] = None,
         replaced: Container[str] = (),
     ) -> None:
@@ -74,7 +86,7 @@ class Outcome(TorchDispatchMode):
         self._sizes: dict[str, str] = {}  # names of those by values, in their order
         self.read: list[int] = []
         self._watch = watch
-        self._number, self._apart = reads
+        self._reads = reads
         self._numbers: dict[int, float] = {}  # by digest of the tensor that it was read from
         self._before = before
         self._contents: dict[int, Content] = {}
@@ -142,13 +154,13 @@ class Outcome(TorchDispatchMode):
         left = self._left(tensor)
         self._asked |= self._content(tensor).origins
         if left is not None and left.origins & _CHANGING:
-            return in_place_of(tensor, self._number + 1)
+            return in_place_of(tensor, self._reads.number + 1)
         digest = self._digest(tensor)
         self.read.append(digest)
         try:
             return torch.ops.aten._local_scalar_dense.default(tensor)
         except DataDependentOutputException:
-            number = self._number + self._apart * len(self._numbers)
+            number = self._reads.number + self._reads.apart * len(self._numbers)
             return in_place_of(tensor, self._numbers.setdefault(digest, number))
 
     def end(self, states: Mapping[str, torch.Tensor]) -> None:

@@ -132,7 +132,7 @@ class PythonState:
     def tensors(self) -> list[tuple[Place, Any, Any]]:
         """As `numbers`, of tensors, in places and among members, that the same place could hold; those
         with a gradient where there are no others."""
-        found = [f for f in self.all_tensors() if _is_other_tensor(*f[1:])]
+        found = [f for f in self.all_tensors() if _may_hold(*f[1:])]
         return [(*f, now) for *f, now in found if not now.requires_grad] or found
 
     def all_tensors(self) -> list[tuple[Place, Any, Any]]:
@@ -272,11 +272,10 @@ def _is_other_number(before: Any, now: Any) -> bool:
     return was and is_number(now) and not _same(now, before)
 
 
-def _is_other_tensor(before: Any, now: Any) -> bool:
-    return isinstance(before, torch.Tensor) and (before.shape, before.dtype) == (
-        now.shape,
-        now.dtype,
-    )
+def _may_hold(before: Any, now: torch.Tensor) -> bool:
+    if not isinstance(before, torch.Tensor):
+        return False
+    return (before.shape, before.dtype) == (now.shape, now.dtype)
 
 
 def _same(one: Any, other: Any) -> bool:

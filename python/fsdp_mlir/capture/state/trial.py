@@ -26,6 +26,7 @@ class Trial:
         computes_with: the watched numbers in what was computed.
         left: of each step, the numbers that it has changed.
         lengths: of each step, the containers that have other lengths behind it, and these.
+        tensors: of each step, those that it has left in places and among members.
         arrays: those that the steps have changed.
         unwatched: of each step, what of it nobody can watch, by where it is.
         written: of the step that raised, what its states held then.
@@ -41,6 +42,7 @@ class Trial:
     computes_with: frozenset[str] = frozenset()
     left: list[list[Number]] = dataclasses.field(default_factory=list)
     lengths: list[list[tuple[Place, int]]] = dataclasses.field(default_factory=list)
+    tensors: list[list[Number]] = dataclasses.field(default_factory=list)
     arrays: list[Place] = dataclasses.field(default_factory=list)
     unwatched: list[dict[Any, Any]] = dataclasses.field(default_factory=list)
     written: frozenset[int] = frozenset()
@@ -50,6 +52,14 @@ class Trial:
     def values(self, step: int) -> dict[Any, Any]:
         """The numbers that a step has left, by identity of their places."""
         return {place.identity: now for place, _, now in self.left[step]}
+
+    def moves_tensors(self) -> bool:
+        """Whether the second step leaves what the first one does in other places, as a queue does."""
+        left, behind = (
+            {(id(now), place.identity) for place, _, now in tensors} for tensors in self.tensors[:2]
+        )
+        known = {tensor for tensor, _ in left}
+        return any(tensor in known for tensor, _ in behind - left)
 
     def other_lengths(self, known: Trial, growing: Sequence[Place]) -> list[Place]:
         """The containers whose lengths are others than in `known`, but for those that are `growing`."""

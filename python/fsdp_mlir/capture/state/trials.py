@@ -14,7 +14,7 @@ from ..graph.known_values import StandIns
 from ..values.decisions import Answers, answering, answering_alike, asked
 from ..values.python_floats import read_value
 from ..values.value_checks import passed_checks
-from .outcomes import Outcome
+from .outcomes import Outcome, Reads
 from .python_state import PythonState
 from .reached import MISSING, Place
 from .replay import NoOperators, OtherCall, Recording, Replay
@@ -27,10 +27,9 @@ from .without_values import called_with, having, without_values
 _MOST_RECORDED = 8
 # So many steps are compared where tensors move from place to place.
 _MOST_MOVES = 40
-# What steps that are compared read from tensors, and what a step before them does that may leave it:
-# the first number, and by how much the next ones differ.
-_READ = 0.5
-_READ_BEFORE = ((4.5, 0.75), (-3.5, -0.75))
+# What steps that are compared read from tensors, and what a step before them does that may leave it.
+_READ = Reads(0.5)
+_READ_BEFORE = (Reads(4.5, apart=0.75), Reads(-3.5, apart=-0.75))
 
 
 class Trials:
@@ -53,7 +52,6 @@ class Trials:
         whole_numbers: bool = False,
     ) -> None:
         self.leave_something = self.read_later = False
-        self._left_tensors: list[list[Number]] = []  # of each step that is compared
         self._whole_numbers = whole_numbers
         self._loss, self._inputs = loss, inputs
         states = (*loss.named_parameters(), *loss.named_buffers())
@@ -88,7 +86,7 @@ class Trials:
         trial, new = self._begun(Watch(turned, growing)), []
 
         def compute(step: int) -> None:
-            new.append(self._compute(trial, step + 0.5))
+            new.append(self._compute(trial, Reads(step + 0.5)))
 
         if self._take(trial, compute, *numbers):
             self._keep(new)
@@ -129,14 +127,14 @@ class Trials:
     def are_alike(self, but_for: Sequence[Number] = ()) -> bool:
         """Whether the second step computes what the first one does, from what that leaves in Python;
         of the numbers `but_for` it finds what the first one did."""
-        pair = self._pair((_READ, 0), but_for)
+        pair = self._pair(_READ, but_for)
         if pair is None:
             return False
         trial, recorded = pair
         first, second = trial.outcomes
         if trial.results[0] != trial.results[1] or first.read != second.read:
             return False
-        if self._moves_tensors() and not self._stay_alike(but_for):
+        if trial.moves_tensors() and not self._stay_alike(trial, but_for):
             return False
         if not (first.reads_numbers or second.reads_numbers):
             self._keep(recorded)  # `plainly` makes the same calls
@@ -146,20 +144,17 @@ class Trials:
         return all(other is None or other[0].results[1] == trial.results[1] for other in others)
 
     def _pair(
-        self, read: tuple[float, float], but_for: Sequence[Number]
+        self, first: Reads, but_for: Sequence[Number]
     ) -> Optional[tuple[Trial, list[Recording]]]:
-        """Two steps as `are_alike` compares them, the first of which reads `read` from tensors (a number,
-        and how far the next ones are apart), and the calls of each; None where they do not come to
-        their ends."""
+        """Two steps as `are_alike` compares them, the first of which reads other numbers, and the calls of
+        each; None where they do not come to their ends."""
         trial, recorded = self._begun(Watch()), []
-        self._left_tensors.clear()
 
         def compute(step: int) -> None:
             if step == 1:
                 self.leave_something |= bool(self._state.changed())
                 self._find_as_first(trial, but_for)
-            recorded.append(self._compute(trial, *((_READ, 0) if step else read)))
-            self._left_tensors.append(self._state.all_tensors())
+            recorded.append(self._compute(trial, _READ if step else first))
 
         with silent():
             return (trial, recorded) if self._take(trial, compute) else None
@@ -171,19 +166,10 @@ class Trials:
             if place.identity in places:
                 place.put(before, is_set=before is not MISSING)
 
-    def _moves_tensors(self) -> bool:
-        """Whether the second step leaves what the first one does in other places, as a queue does."""
-        left, behind = (
-            {(id(now), place.identity) for place, _, now in tensors}
-            for tensors in self._left_tensors
-        )
-        known = {tensor for tensor, _ in left}
-        return any(tensor in known for tensor, _ in behind - left)
-
-    def _stay_alike(self, but_for: Sequence[Number]) -> bool:
-        """Whether later steps compute what the first one does, until what it leaves has moved through
-        all places."""
-        lengths = [len(place.table) for place, _, _ in self._left_tensors[1]]
+    def _stay_alike(self, pair: Trial, but_for: Sequence[Number]) -> bool:
+        """Whether steps after a pair that is alike compute the same, until what the first one leaves has
+        moved through all places."""
+        lengths = [len(place.table) for place, _, _ in pair.tensors[1]]
         trial = self._begun(Watch())
 
         def compute(step: int) -> None:
@@ -240,7 +226,7 @@ class Trials:
     def _compute_told(self, trial: Trial, told: Sequence[bool]) -> None:
         answers = Answers(told, {})
         with answering(answers):
-            self._compute(trial, 0.5)
+            self._compute(trial, _READ)
         if answers.told != tuple(told):
             raise OtherCall
 
@@ -288,6 +274,7 @@ class Trials:
                 trial.arrays = self._state.arrays()
                 if known is None:  # of others nobody asks for it
                     trial.unwatched.append(self._state.unwatched())
+                    trial.tensors.append(self._state.all_tensors())
             return True
         except WouldLast:
             trial.would_last = True
@@ -301,8 +288,8 @@ class Trials:
         before = known.values(0) if known is not None else trial.values(0)
         return [p for p, _, now in trial.left[0] if before.get(p.identity) != now]
 
-    def _compute(self, trial: Trial, number: float, apart: float = 0) -> Recording:
-        """Takes a step, in which `number` is read from tensors, and others so far apart."""
+    def _compute(self, trial: Trial, reads: Reads) -> Recording:
+        """Takes a step, in which such numbers are read from tensors."""
         mode, states, batch = without_values(self._loss, self._inputs, trial.mode)
         trial.mode, batch = mode, tuple(map(_another, batch))
         found = dict(states)
@@ -310,7 +297,6 @@ class Trials:
         before = trial.outcomes[-1] if trial.outcomes else None
         kept = {name: mode.from_tensor(one.tensor) for name, one in self._kept.items()}
         known = {**states, **kept}, self._trained, batch
-        reads = number, apart
         outcome = Outcome(*known, trial.watch, reads, before, trial.replaced)
         recording = Recording(mode, states, batch, outcome)
         trial.outcomes.append(outcome)

@@ -18,9 +18,14 @@ _PROMOTING = frozenset("clamp clip clamp_min clamp_max where".split())
 Read = Callable[[Any], Any]
 
 
+def plain_name(func: Any) -> str:
+    """The name of a function of PyTorch's, the same for one that works in place, and for an operator's."""
+    return getattr(func, "__name__", "").strip("_")
+
+
 def takes_tensors(func: Any) -> bool:
     """Whether there is such a call for `func`."""
-    return _name(func) in _FULL | _OF_ITS_DTYPE | _PROMOTING
+    return plain_name(func) in _FULL | _OF_ITS_DTYPE | _PROMOTING
 
 
 def call_with_tensors(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], read: Read) -> Any:
@@ -32,7 +37,7 @@ def call_with_tensors(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
     Raises:
         DataDependentOutputException: no call computes the same.
     """
-    name = _name(func)
+    name = plain_name(func)
     if name in _FULL:
         return _full(func, args, kwargs, read)
     tensors = [value for value in args[name == "where" :] if isinstance(value, torch.Tensor)]
@@ -70,7 +75,3 @@ def _full(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], read: Read)
 
 def _has_gradient(tensors: Sequence[torch.Tensor]) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-
-
-def _name(func: Any) -> str:
-    return getattr(func, "__name__", "").rstrip("_")

@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from ...step.places import innermost, is_users
 from ...step.source import shows_at
-from .number_arguments import call_with_tensors, takes_tensors
+from .number_arguments import call_with_tensors, plain_name, takes_tensors
 
 _ADDS = frozenset("add radd iadd sub rsub isub subtract".split())
 _SCALES = frozenset(
@@ -55,7 +55,7 @@ class ReadNumber:
         if func in (torch.sym_max, torch.sym_min):
             compare = operator.gt if func is torch.sym_max else operator.lt
             return cls.chosen(compare(args[1], args[0]), args[1], args[0])
-        kind = _kind(func)
+        kind = plain_name(func)
         if kind not in _ARITHMETIC:
             return call_with_tensors(func, args, kwargs or {}, read_value)
         if kwargs or len(args) != 2 or not isinstance(args[0], torch.Tensor):
@@ -111,13 +111,9 @@ class ReadNumber:
         return ReadNumber(self.value.round().to(torch.int64))  # half to even, as Python
 
 
-def _kind(func: Any) -> str:
-    return getattr(func, "__name__", "").strip("_")
-
-
 def takes_numbers(func: Any) -> bool:
     """Whether `func` computes with such a number as a tensor."""
-    return _kind(func) in _ARITHMETIC or takes_tensors(func)
+    return plain_name(func) in _ARITHMETIC or takes_tensors(func)
 
 
 def _scaled(func: Any, tensor: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:

@@ -126,8 +126,6 @@ class _SymbolsInItems(TorchFunctionMode):
                 args = *args[:2], torch.scalar_tensor(values[0], dtype=tensor.dtype)
             elif values and isinstance(values[0], ReadNumber):
                 args = *args[:2], read_value(values[0]).to(tensor.dtype)
-        if func in _OF_LISTS and _is_counts(args[0]):
-            return _as_rows(args[0]).to((kwargs or {}).get("dtype"))
         if func in _OF_LISTS and (made := _tensor_of(args[0])) is not None:
             return made.to((kwargs or {}).get("dtype"))
         if not takes_numbers(func):
@@ -138,6 +136,8 @@ class _SymbolsInItems(TorchFunctionMode):
 
 def _tensor_of(data: Any) -> Optional[torch.Tensor]:
     """The tensor that a number which is read is, or a list of numbers with one; None: other data."""
+    if _is_counts(data):
+        return _as_rows(data)
     if isinstance(data, ReadNumber):
         return torch.full((), data)
     is_numbers = isinstance(data, list) and all(map(is_number, data))

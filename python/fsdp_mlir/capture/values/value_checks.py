@@ -117,8 +117,8 @@ def _passing_comparison(
             return original(one, other, *args, **kwargs)
         except DataDependentOutputException:
             alike = compare(one, other, *args, **kwargs)
-            known = isinstance(alike, bool)
-            truth = alike if known else _truth(alike, sys._getframe(1), places)
+            is_known = isinstance(alike, bool)  # by the shapes
+            truth = alike if is_known else _truth(alike, sys._getframe(1), places)
             if truth is None:
                 raise
             return truth

@@ -27,7 +27,10 @@ from .shared_values import Results, SharedValues, Value
 MOST_WAYS = 16
 # Of torch.stack and torch.cat.
 _OF_NONE = re.compile("expects (a non-empty|at least one)")
-_NO_GRADIENT = "the loss has no gradient, of which backward() ends in an error; give one that has, as `h.sum() * 0.0`"
+_NO_GRADIENT = (
+    "the loss has no gradient, of which backward() ends in an error; give one that has, as "
+    "`h.sum() * 0.0`"
+)
 
 
 class WithoutLoss(Exception):
