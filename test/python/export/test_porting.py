@@ -2,6 +2,7 @@
 the tests it names exist."""
 
 import inspect
+import itertools
 import pathlib
 import re
 
@@ -15,9 +16,13 @@ SECTIONS = dict(
 
 
 def rows(section: str) -> list[list[str]]:
-    """The cells of a section's table, without its head."""
-    lines = [line for line in SECTIONS[section].splitlines() if line.startswith("|")]
-    return [line.strip("|").split(" | ") for line in lines[2:]]
+    """The cells of a section's first table, without its head."""
+    lines = SECTIONS[section].splitlines()
+    table = itertools.takewhile(
+        lambda line: line.startswith("|"),
+        itertools.dropwhile(lambda line: not line.startswith("|"), lines),
+    )
+    return [line.strip("|").split(" | ") for line in list(table)[2:]]
 
 
 def named(section: str) -> set[str]:
