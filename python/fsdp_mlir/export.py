@@ -24,7 +24,8 @@ from .errors import (
 from .archive.container import FORMAT_VERSION, build_archive
 from .capture.graph.changed_parameters import UntrainedParametersChanged
 from .capture.context import without_pytorchs_log
-from .capture.state.kept import Kept, StateKept
+from .capture.state.kept import Kept
+from .capture.state.state_kept import StateKept
 from .capture.graph.program import Program
 from .capture.step_graph import capture
 from .step.clipping import describe_clipping
@@ -90,6 +91,7 @@ def export_step(
                 note(str(found))
                 changed |= found.names
             except StateKept as found:
+                found.check_new(kept)
                 note(str(found))
                 kept |= found.kept
 

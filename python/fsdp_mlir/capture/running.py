@@ -25,12 +25,12 @@ from .graph.known_values import is_factory, known_value
 from .graph.nodes import first_user, refusal
 from .graph.same_graph import first_difference
 from .state.frozen_in_step import FrozenInStep
-from .state.kept import StateKept
 from .state.late_decisions import numbers_to_keep
 from .state.own_states import OwnStates
 from .state.python_state import PythonState, Slots, warn_changed
+from .state.places import Found, Place
 from .state.replaced_buffers import DataAssigned, NeedsCopies
-from .state.trial import Number
+from .state.state_kept import StateKept
 from .state.trials import Trials
 from .values.decisions import asked, note_state
 from .values.python_draws import python_generators, where_drawn
@@ -73,8 +73,8 @@ class RunStep(torch.nn.Module):
         self.whole_numbers = whole_numbers
         self._written: set[int] = set()  # places in the batch
         self.kept = tuple(names.kept.values())
-        self._found: list[tuple[bool, Any]] = []  # in their places, before and after forward
-        self._left: list[Any] = []
+        self._found: list[tuple[Place, bool, Any]] = []  # before forward
+        self._left: list[Any] = []  # in their places, after it
         for kept in self.kept:
             self._own.register(kept.tensor)
 
@@ -89,7 +89,6 @@ class RunStep(torch.nn.Module):
             # Gives backward's ops the places of forward's.
             stack.enter_context(torch.autograd.detect_anomaly(check_nan=False))
             stack.enter_context(self._own.in_their_places())
-            stack.enter_context(self._own_kept())
             stack.enter_context(_module_paths(self._loss.model))
             stack.enter_context(_checkpoints_by_mark())
             stack.enter_context(_Places())
@@ -98,6 +97,7 @@ class RunStep(torch.nn.Module):
             stack.enter_context(FrozenInStep(parameters, self.names.trainable, frozen))
             stack.enter_context(DataAssigned({**parameters, **buffers}))
             self.checks = stack.enter_context(passed_checks(self.whole_numbers))
+            stack.enter_context(self._own_kept())
             loss, metrics = self._loss(*batch)
             conditions = [question.condition for question in asked()]
             self.left_frozen = frozenset(frozen)
@@ -134,7 +134,8 @@ class RunStep(torch.nn.Module):
     def _own_kept(self) -> Iterator[None]:
         """What this module has now in the places of what the step keeps, until
         `put_back`: the code of a backward pass reads what forward has left."""
-        self._found = [(kept.place.is_set, kept.place.read()) for kept in self.kept]
+        wholes = [kept.place.whole for kept in self.kept]
+        self._found = [(whole, whole.is_set, whole.read()) for whole in wholes]
         own = [self._own.of(kept.tensor) for kept in self.kept]
         for kept, buffer in zip(self.kept, own):
             kept.give(buffer)
@@ -157,8 +158,8 @@ class RunStep(torch.nn.Module):
             for kept, value in zip(self.kept, left)
             if kept.place.read() is not value
         ]
-        for kept, (is_set, value) in zip(self.kept, found):
-            kept.place.put(value, is_set)
+        for whole, is_set, value in found:
+            whole.put(value, is_set)
         if changed:
             raise ExportError(
                 E.PYTHON_STATE,
@@ -202,14 +203,13 @@ def run_and_differentiate(
         state.restore()
         trials = step.trials(batch)
         matters = _what_matters(left, numbers, trials)
-        if tensors and matters is left:
-            raise StateKept(tensors)
+        if matters is left:
+            _keep_tensors(trials, tensors, numbers)
         if trials.read_later:
             raise ExportError(
                 E.PYTHON_STATE,
-                f"a later step reads tensors that move through {', '.join(changed[:_MOST_NAMED])}, Python "
-                "state that the step changes; begin with tensors of their shape there, not with None, "
-                "or make it a buffer",
+                f"a later step computes with what moves through {', '.join(changed[:_MOST_NAMED])}, Python "
+                "state that the step changes; keep tensors alone there, or make it a buffer",
             )
         for slot, value in matters:
             known = known_value(value)
@@ -228,13 +228,13 @@ def run_and_differentiate(
             ),
         )
     if numbers and first_difference(first.graph, second.graph) is not None:
-        raise StateKept(numbers)
+        _keep_numbers(numbers, trials)
     _check_same(first, second, changed)
     if changed:
         state.restore()
         kept = numbers_to_keep(trials)
         if kept:
-            raise StateKept(kept)
+            _keep_numbers(kept, trials)
         warn_changed(changed, is_seen=kept is not None)
     return first
 
@@ -262,15 +262,39 @@ def _is_read(node: fx.Node) -> bool:
     return any(user.target is not _aten.clone.default or _is_read(user) for user in users)
 
 
-def _what_matters(left: Slots, numbers: Sequence[Number], trials: Trials) -> Slots:
+def _what_matters(left: Slots, numbers: Sequence[Found], trials: Trials) -> Slots:
     """Of what a step has left in Python, `numbers` among it, what the next one may compute with."""
     if trials.are_alike():
         return []
     counted = trials.counted()
+    if _made(counted) and _made(trials.tensors_read):
+        return left  # one step makes both, and the next one may look for either
     if counted and trials.are_alike(but_for=counted):
         places = {place.identity for place, _, _ in counted}
         return [(place, now) for place, _, now in numbers if place.identity in places]
     return left
+
+
+def _keep_tensors(trials: Trials, alike: Sequence[Found], numbers: Sequence[Found]) -> None:
+    """Raises StateKept where the step has left tensors with which a later one computes: those that it was
+    seen to read, or all that are `alike` those before them, through which others move."""
+    read = trials.tensors_read
+    if made := _made(read):
+        raise StateKept([*made, *_made(numbers)])
+    kept = alike or read if trials.read_later else read or alike
+    kept = kept or trials.tensors_made  # a step may look whether they are there
+    if kept:
+        raise StateKept(kept)
+
+
+def _keep_numbers(numbers: Sequence[Found], trials: Trials) -> None:
+    """Raises StateKept of these, and of the tensors that the first step makes together with some."""
+    raise StateKept([*numbers, *(_made(trials.tensors_read) if _made(numbers) else ())])
+
+
+def _made(found: Sequence[Found]) -> list[Found]:
+    """What a step has made where nothing was."""
+    return [one for one in found if one.is_made]
 
 
 def _check_same(first: fx.GraphModule, second: fx.GraphModule, changed: Sequence[str]) -> None:

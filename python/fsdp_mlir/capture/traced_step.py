@@ -34,8 +34,8 @@ from .padding.rules import rule_of
 from .padding.static_sizes import make_static
 from .running import RunStep, run_and_differentiate
 from .state.backward_updates import return_what_backward_writes
-from .state.kept import StateKept, kept_refusal
 from .state.python_state import PythonState
+from .state.state_kept import StateKept, kept_refusal
 from .state.trials import Trials
 from .state.without_values import ON_VALUES, raised_by_step
 from .step_loss import StepLoss, check_outputs

@@ -13,7 +13,8 @@ from typing import Any, Callable, Iterator, Optional
 import torch
 
 from ..capture.context import SharedForward
-from ..capture.state.reached import Place, Reached
+from ..capture.state.places import Place
+from ..capture.state.reached import Reached
 from ..capture.step_loss import StepLoss
 from ..step.held_tensors import version_of
 from ..step.training_step import TrainingStep

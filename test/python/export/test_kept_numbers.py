@@ -3,7 +3,7 @@ printed, and that it may keep tensors, with the losses of eager mode."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 import pytest
 import torch
@@ -23,7 +23,6 @@ class Counts(nn.Linear):
         self.embedding = nn.Embedding(8, 3)
         self.hidden, self.count = torch.zeros(3), torch.tensor(0.0)  # no buffers
         self.queue = [torch.zeros(3) for _ in range(4)]
-        self.none: list[Optional[Tensor]] = [None, None, None]
         self.centers = [torch.zeros(3), torch.ones(3)]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -122,20 +121,6 @@ def keeps_a_gradient(m: Counts, y: Tensor) -> Tensor:
     y = y - m.hidden.detach()
     m.hidden = y.mean(0)
     return y
-
-
-def keeps_three_of_none(m: Counts, y: Tensor) -> Tensor:
-    m.none.append(y.detach().mean(0))
-    last = m.none.pop(0)
-    return y if last is None else y - last
-
-
-@pytest.mark.provokes("FSDP-E0207")
-def test_a_queue_of_none_is_refused(tmp_path: Any) -> None:
-    with pytest.raises(
-        ExportError, match="a later step reads tensors that move through .*model.none"
-    ):
-        export(classify(Counts(keeps_three_of_none)), tmp_path)
 
 
 @pytest.mark.provokes("FSDP-E0213")

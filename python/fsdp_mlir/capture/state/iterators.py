@@ -10,7 +10,7 @@ import types
 from typing import Any, Iterable
 
 from ...errors import E, ExportError
-from .reached import Place
+from .places import Place
 
 _LIBRARIES = ("builtins", "itertools")
 

@@ -13,8 +13,8 @@ from typing import Optional, Sequence
 from ...errors import E, ExportError
 from ...step.places import at_line
 from .outcomes import first_other_line, listed_constants
-from .reached import Place
-from .trial import Number, Trial
+from .places import Found, Place
+from .trial import Trial
 from .trials import Trials
 from .untaken import silent, untaken
 from .watched_numbers import Decision, Site, length_of
@@ -26,7 +26,7 @@ _EXPONENTS = 21
 _MOST_LISTED = 32
 
 
-def numbers_to_keep(trials: Trials) -> Optional[list[Number]]:
+def numbers_to_keep(trials: Trials) -> Optional[list[Found]]:
     """The numbers that the step keeps in Python, if it computes with one of them, or decides by one
     what it computes, now or later. None where trials cannot tell: they do not come to the end, or the
     step counts in an array.
@@ -66,16 +66,16 @@ def numbers_to_keep(trials: Trials) -> Optional[list[Number]]:
 
 def _deciding(
     trials: Trials, places: Sequence[Place], growing: Sequence[Place], known: Trial
-) -> list[Number]:
+) -> list[Found]:
     """The numbers by which the step decides what it computes. Each decision is turned, alone and together
     with those by which it is reached.
 
     Raises:
         ExportError: it decides by the length of a container, which cannot become a buffer.
     """
-    left: dict[str, Number] = {}
+    left: dict[str, Found] = {}
     found: dict[Site, tuple[Decision, frozenset[Site]]] = {}
-    deciding: dict[str, Number] = {}
+    deciding: dict[str, Found] = {}
 
     def find(trial: Trial, turned: frozenset[Site]) -> None:
         for number in itertools.chain(*trial.left):

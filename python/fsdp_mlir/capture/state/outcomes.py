@@ -54,6 +54,7 @@ class Outcome(TorchDispatchMode):
         changing: the origins of what the next step may compute otherwise, once it has ended.
         reads_numbers: whether it reads numbers from tensors.
         read: digests of these tensors, but for what the step before has left of its own batch.
+        found: memory of earlier steps' tensors that it computes with.
 
     Args:
         states: the step's parameters and buffers, by name.
@@ -85,6 +86,7 @@ class Outcome(TorchDispatchMode):
         self.reads_numbers = False
         self._sizes: dict[str, str] = {}  # names of those by values, in their order
         self.read: list[int] = []
+        self.found: set[int] = set()
         self._watch = watch
         self._reads = reads
         self._numbers: dict[int, float] = {}  # by digest of the tensor that it was read from
@@ -110,6 +112,7 @@ class Outcome(TorchDispatchMode):
         self.namespaces.add(func.namespace)
         if func is torch.ops.aten._local_scalar_dense.default:
             return self._number_of(*args)
+        self.find(_tensors((args, kwargs)))
         result = func(*args, **kwargs)
         draws = is_random(func)
         self._draws += draws
@@ -151,6 +154,7 @@ class Outcome(TorchDispatchMode):
         if is_answering():  # the code gets an answer instead of a value
             raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
         self.reads_numbers = True
+        self.find([tensor])
         left = self._left(tensor)
         self._asked |= self._content(tensor).origins
         if left is not None and left.origins & _CHANGING:
@@ -162,6 +166,14 @@ class Outcome(TorchDispatchMode):
         except DataDependentOutputException:
             number = self._reads.number + self._reads.apart * len(self._numbers)
             return in_place_of(tensor, self._numbers.setdefault(digest, number))
+
+    def find(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Notes which of `tensors`, with which the step computes, earlier ones have left."""
+        self.found.update(_memory(tensor) for tensor in tensors if self._left(tensor) is not None)
+
+    def has_found(self, tensor: torch.Tensor) -> bool:
+        """Whether the step computes with a tensor that an earlier one has left."""
+        return _memory(tensor) in self.found
 
     def end(self, states: Mapping[str, torch.Tensor]) -> None:
         """Takes what the step leaves in its states, which may be in other memory than before."""

@@ -17,7 +17,8 @@ from ...errors import warn
 from ..values.python_floats import ReadNumber, is_number
 from .function_caches import FunctionCaches
 from .iterators import Iterators
-from .reached import CONTAINERS, MISSING, Member, Place, Reached
+from .places import MISSING, Found, Held, Member, Place, found_tensors, is_nothing, wholes_of
+from .reached import CONTAINERS, Reached
 from .watched_numbers import plain
 
 
@@ -76,7 +77,9 @@ class PythonState:
     def __init__(self, loss: torch.nn.Module) -> None:
         self._loss = loss
         self._caches = FunctionCaches()
-        self._places = {place.identity: place for place in Reached(loss).places}
+        reached = Reached(loss)
+        self._places = {place.identity: place for place in reached.places}
+        self._reached = reached
         self._iterators = Iterators(self._places.values())
         self._values = {known: (p.is_set, p.read()) for known, p in self._places.items()}
         self._contents = {
@@ -112,37 +115,44 @@ class PythonState:
             elif known in self._contents and not _same_contents(*self._contents[known]):
                 changed.append(place.name)
         changed += [place.name for place in self.arrays()]
-        for path, (table, before) in self._buffers.items():
-            new = (key for key in table if table[key] is not None and before.get(key) is None)
-            changed += [".".join(filter(None, ("model", path, key))) for key in new]
-        return changed
+        return [*changed, *(found.place.name for found in self._new_buffers())]
 
-    def numbers(self) -> list[tuple[Place, Any, Any]]:
-        """Where a number is another one now: the place, what it was, and what it is. One that a place
-        had not was MISSING."""
-        places = ((place, place.default) for place in self._new())
+    def numbers(self) -> list[Found]:
+        """Where a number is another one now."""
+        return [found for found in self._with_new() if _is_other_number(*found[1:])]
+
+    def _with_new(self) -> Iterator[Found]:
+        """All places, with what they had and have."""
+        new = ((p, p.default) for p in self._new() if self._reached.has_table_of(p))
         known = ((self._places[known], value) for known, (_, value) in self._values.items())
-        pairs = ((place, before, place.read()) for place, before in (*known, *places))
-        return [found for found in pairs if _is_other_number(*found[1:])]
+        return (Found(place, before, place.read()) for place, before in (*known, *new))
 
-    def members(self) -> list[tuple[Place, Any, Any]]:
+    def members(self) -> list[Found]:
         """As `numbers`, of the members of lists and dicts; new ones of dicts alone."""
         return [found for found in self._changed_members() if _is_other_number(*found[1:])]
 
-    def tensors(self) -> list[tuple[Place, Any, Any]]:
+    def tensors(self) -> list[Found]:
         """As `numbers`, of tensors, in places and among members, that the same place could hold; those
         with a gradient where there are no others."""
-        found = [f for f in self.all_tensors() if _may_hold(*f[1:])]
-        return [(*f, now) for *f, now in found if not now.requires_grad] or found
+        found = [found for found in self.all_tensors() if not found.is_made]
+        with_gradient = wholes_of(one for one in found if one.now.requires_grad)
+        others = [one for one in found if one.place.whole.identity not in with_gradient]
+        return others or found
 
-    def all_tensors(self) -> list[tuple[Place, Any, Any]]:
-        """As `numbers`, of tensors, in places and among members that were there before."""
-        places = ((self._places[known], value) for known, (_, value) in self._values.items())
-        known = ((place, before, place.read()) for place, before in places)
-        changed = ((*f, now) for *f, now in (*known, *self._changed_members()) if now is not f[1])
-        return [found for found in changed if isinstance(found[2], torch.Tensor)]
+    def all_tensors(self) -> list[Found]:
+        """As `numbers`, of tensors, whatever was there before."""
+        every = (*self._with_new(), *self._changed_members(), *self._new_buffers())
+        found = (one for one in every if not isinstance(one.place.table, Held))  # of a tuple
+        return [tensor for one in found for tensor in found_tensors(*one)]
 
-    def _changed_members(self) -> Iterator[tuple[Place, Any, Any]]:
+    def _new_buffers(self) -> Iterator[Found]:
+        for path, (table, before) in self._buffers.items():
+            for key, now in table.items():
+                if now is not None and before.get(key) is None:
+                    name = ".".join(filter(None, ("model", path, key)))
+                    yield Found(Place(name, table, key), before.get(key, MISSING), now)
+
+    def _changed_members(self) -> Iterator[Found]:
         for known, (value, contents) in self._contents.items():
             if _same_contents(value, contents):
                 continue
@@ -150,7 +160,7 @@ class PythonState:
             for key, now in _by_key(value).items():
                 if key in before or isinstance(value, dict):
                     name = f"{self._places[known].name}[{key!r}]"
-                    yield Member(name, value, key), before.get(key, MISSING), now
+                    yield Found(Member(name, value, key), before.get(key, MISSING), now)
 
     def unwatched(self) -> dict[Any, Any]:
         """What nobody can watch being read: values that are no numbers, in places and under the keys
@@ -180,6 +190,18 @@ class PythonState:
         lengths = [(p, len(p.read())) for p in places if isinstance(p.read(), CONTAINERS)]
         return [(p, length) for p, length in lengths if before.get(p.identity) != length]
 
+    def sequences(self) -> dict[str, int]:
+        """The containers and tuples that hold something else now, by name, and how many members each has."""
+        contents = self._contents.items()
+        changed = {
+            self._places[known].name: len(value)
+            for known, (value, before) in contents
+            if not _same_contents(value, before)
+        }
+        found = (*self._with_new(), *self._changed_members())
+        tuples = (f for f in found if isinstance(f.now, tuple) and f.now is not f.before)
+        return changed | {one.place.name: len(one.now) for one in tuples}
+
     def listed_numbers(self) -> set[int]:
         """Whole numbers that containers have, as places or as members."""
         listed = (number for _, contents in self._contents.values() for number in contents)
@@ -190,7 +212,7 @@ class PythonState:
         step."""
         for place, before, now in self.numbers():
             if isinstance(now, ReadNumber):
-                was = 0 if before is MISSING else before
+                was = 0 if is_nothing(before) else before
                 place.put(was / 2 + 1 + step if now.has_fraction else was + 1 + step)
 
     def left(self) -> Slots:
@@ -268,14 +290,8 @@ def _is_value(value: Any) -> bool:
 
 
 def _is_other_number(before: Any, now: Any) -> bool:
-    was = before is MISSING or is_number(before)
+    was = is_nothing(before) or is_number(before)
     return was and is_number(now) and not _same(now, before)
-
-
-def _may_hold(before: Any, now: torch.Tensor) -> bool:
-    if not isinstance(before, torch.Tensor):
-        return False
-    return (before.shape, before.dtype) == (now.shape, now.dtype)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import collections
 import collections.abc
-import dataclasses
 import functools
 import inspect
 import sys
@@ -18,6 +17,7 @@ from typing import Any, Union
 import torch
 
 from ...package import is_local
+from .places import MISSING, Attributes, Held, Member, Place, Slots, is_filled, slots_of
 
 _TABLES = ("_parameters", "_buffers", "_modules")
 CONTAINERS = (list, dict, set, collections.deque)
@@ -27,102 +27,6 @@ _MOST_MEMBERS = 1000
 
 # Classes of Python's whose objects have what others give them.
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace, threading.local)
-
-MISSING = object()  # what a place reads that has nothing
-
-
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """Where a value stands: `table[key]`.
-
-    Attributes:
-        name: what a user calls it.
-        default: what is read where the table has no such key: a class's attribute.
-        owner: the object whose attribute it is, or None.
-    """
-
-    name: str
-    table: Any
-    key: Any
-    default: Any = MISSING
-    owner: Any = None
-
-    @property
-    def identity(self) -> tuple[int, Any]:
-        """Equal for places that are one."""
-        return id(getattr(self.table, "cell", self.table)), self.key
-
-    @property
-    def is_set(self) -> bool:
-        """Whether the table itself has the value."""
-        return self.key in self.table
-
-    def read(self) -> Any:
-        """The value; what is not there has a value of its own, which nothing else is."""
-        return self.table[self.key] if self.is_set else self.default
-
-    def put(self, value: Any, is_set: bool = True) -> None:
-        """Puts a value there, or, unless `is_set`, takes it away."""
-        if is_set:
-            self.table[self.key] = value
-        else:
-            self.table.pop(self.key, None)
-
-
-class _Attributes(dict):
-    """Attributes of a class, or of the cell of a variable, as a table."""
-
-    def __init__(self, owner: Any) -> None:
-        self.cell = owner
-
-    def __contains__(self, key: object) -> bool:
-        return hasattr(self.cell, str(key))
-
-    def __getitem__(self, key: str) -> Any:
-        return getattr(self.cell, key)
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        setattr(self.cell, key, value)
-
-    def pop(self, key: str, default: Any = None) -> None:
-        delattr(self.cell, key)
-
-
-class _Slots(dict):
-    """What an object has in the slots of a class of its own, as a table: what the class makes of names,
-    as frozen ones and properties do, is left aside."""
-
-    def __init__(self, owner: Any, kind: type) -> None:
-        self.cell = owner
-        self._slots = _slots_of(kind)
-
-    def __contains__(self, key: object) -> bool:
-        return _is_filled(self.cell, self._slots[str(key)])
-
-    def __getitem__(self, key: str) -> Any:
-        return self._slots[key].__get__(self.cell)
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self._slots[key].__set__(self.cell, value)
-
-    def pop(self, key: str, default: Any = None) -> None:
-        self._slots[key].__delete__(self.cell)
-
-
-class _Held(dict):
-    """A container that something else than a name holds, as a table of it alone."""
-
-    def __init__(self, container: Any) -> None:
-        super().__init__({0: container})
-        self.cell = container
-
-
-class Member(Place):
-    """A member of a list or dict. A list keeps those that it has."""
-
-    @property
-    def is_set(self) -> bool:
-        return not isinstance(self.table, dict) or self.key in self.table
 
 
 class Reached:
@@ -150,6 +54,12 @@ class Reached:
         for function in filter(None, functions):
             self._visit(inspect.unwrap(function), getattr(function, "__name__", "loss"), True)
 
+    def has_table_of(self, place: Place) -> bool:
+        """Whether what has the place, as an object its attributes, was reached."""
+        if place.owner is not None:
+            return id(place.owner) in self._seen
+        return any(place.identity[0] == known.identity[0] for known in self.places)
+
     def _visit(self, value: Any, name: str, given: bool = False, placed: bool = False) -> None:
         """Looks into `value`, if it is a user's own, or `given` as a function of the step. It is
         `placed` where the caller has noted who has it."""
@@ -171,7 +81,7 @@ class Reached:
                 self._visit(part, name, given)
         elif isinstance(value, CONTAINERS):
             if not placed:
-                self.places.append(Place(name, _Held(value), 0))
+                self.places.append(Place(name, Held(value), 0))
             if len(value) > _MOST_MEMBERS:
                 return
             for key, member in value.items() if isinstance(value, dict) else enumerate(value):
@@ -201,9 +111,9 @@ class Reached:
             default = getattr(type(owner), key, MISSING)
             self._place(Place(f"{name}.{key}", attributes, key, default, owner))
         for kind in _own_classes(owner):
-            for key, slot in _slots_of(kind).items():
-                if _is_filled(owner, slot):
-                    self._place(Place(f"{name}.{key}", _Slots(owner, kind), key))
+            for key, slot in slots_of(kind).items():
+                if is_filled(owner, slot):
+                    self._place(Place(f"{name}.{key}", Slots(owner, kind), key))
             self._visit(kind, kind.__name__)
 
     def _visit_class(self, kind: type) -> None:
@@ -211,7 +121,7 @@ class Reached:
             if inspect.isfunction(value):
                 self._visit(value, value.__name__)
             elif not key.startswith("__") and _is_plain(value):
-                self._place(Place(f"{kind.__name__}.{key}", _Attributes(kind), key))
+                self._place(Place(f"{kind.__name__}.{key}", Attributes(kind), key))
 
     def _visit_function(self, function: Any) -> None:
         self.functions.append(function)
@@ -228,7 +138,7 @@ class Reached:
         places = [Place(name, table, name) for name in function.__code__.co_names if name in table]
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             if _is_assigned(cell):
-                places.append(Place(name, _Attributes(cell), "cell_contents"))
+                places.append(Place(name, Attributes(cell), "cell_contents"))
         for place in places:
             self._visit_variable(place)
             module = place.read()
@@ -247,19 +157,6 @@ class Reached:
     def _place(self, place: Place) -> None:
         self.places.append(place)
         self._visit(place.read(), place.name, placed=True)
-
-
-def _slots_of(kind: type) -> dict[str, Any]:
-    """The slots of a class itself, by their names."""
-    return {k: slot for k, slot in vars(kind).items() if inspect.ismemberdescriptor(slot)}
-
-
-def _is_filled(owner: Any, slot: Any) -> bool:
-    try:
-        slot.__get__(owner)
-    except AttributeError:
-        return False
-    return True
 
 
 def _is_assigned(cell: Any) -> bool:

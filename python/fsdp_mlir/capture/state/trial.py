@@ -8,11 +8,8 @@ from typing import Any, Optional, Sequence
 import torch
 
 from .outcomes import Outcome
-from .reached import Place
+from .places import Found, Place, wholes_of
 from .watched_numbers import Watch
-
-# Where a number is, what it was, and what it is now.
-Number = tuple[Place, Any, Any]
 
 
 @dataclasses.dataclass
@@ -27,6 +24,7 @@ class Trial:
         left: of each step, the numbers that it has changed.
         lengths: of each step, the containers that have other lengths behind it, and these.
         tensors: of each step, those that it has left in places and among members.
+        sequences: of each step, the containers and tuples that hold something else, and how many.
         arrays: those that the steps have changed.
         unwatched: of each step, what of it nobody can watch, by where it is.
         written: of the step that raised, what its states held then.
@@ -40,9 +38,10 @@ class Trial:
     results: list[Any] = dataclasses.field(default_factory=list)
     outcomes: list[Outcome] = dataclasses.field(default_factory=list)
     computes_with: frozenset[str] = frozenset()
-    left: list[list[Number]] = dataclasses.field(default_factory=list)
+    left: list[list[Found]] = dataclasses.field(default_factory=list)
     lengths: list[list[tuple[Place, int]]] = dataclasses.field(default_factory=list)
-    tensors: list[list[Number]] = dataclasses.field(default_factory=list)
+    tensors: list[list[Found]] = dataclasses.field(default_factory=list)
+    sequences: list[dict[str, int]] = dataclasses.field(default_factory=list)
     arrays: list[Place] = dataclasses.field(default_factory=list)
     unwatched: list[dict[Any, Any]] = dataclasses.field(default_factory=list)
     written: frozenset[int] = frozenset()
@@ -53,6 +52,14 @@ class Trial:
         """The numbers that a step has left, by identity of their places."""
         return {place.identity: now for place, _, now in self.left[step]}
 
+    def tensors_read(self, left: Sequence[Found]) -> list[Found]:
+        """Of tensors that the first step has left, those that later ones compute with; with one of a tuple
+        or list, all of that."""
+        later = self.outcomes[1:]
+        read = (one for one in left if any(outcome.has_found(one.now) for outcome in later))
+        wholes = wholes_of(read)
+        return [one for one in left if one.place.whole.identity in wholes]
+
     def moves_tensors(self) -> bool:
         """Whether the second step leaves what the first one does in other places, as a queue does."""
         left, behind = (
@@ -60,6 +67,14 @@ class Trial:
         )
         known = {tensor for tensor, _ in left}
         return any(tensor in known for tensor, _ in behind - left)
+
+    def queue_length(self) -> int:
+        """The members of the longest sequence through which something may move: the second step changes
+        it, and not its length."""
+        first, second = self.sequences[:2]
+        moving = (place.whole.table for place, _, _ in self.tensors[1] if self.moves_tensors())
+        lengths = [length for name, length in second.items() if first.get(name) == length]
+        return max([*lengths, *map(len, moving)], default=0)
 
     def other_lengths(self, known: Trial, growing: Sequence[Place]) -> list[Place]:
         """The containers whose lengths are others than in `known`, but for those that are `growing`."""
@@ -96,5 +111,5 @@ class Left:
     trial: Trial
     about: Optional[frozenset[Any]] = None
     names: Sequence[str] = ()
-    tensors: Sequence[Number] = ()
+    tensors: Sequence[Found] = ()
     growing: Sequence[Place] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
@@ -16,9 +16,9 @@ from ..values.python_floats import read_value
 from ..values.value_checks import passed_checks
 from .outcomes import Outcome, Reads
 from .python_state import PythonState
-from .reached import MISSING, Place
+from .places import MISSING, Found, Place, is_nothing
 from .replay import NoOperators, OtherCall, Recording, Replay
-from .trial import Left, Number, Trial
+from .trial import Left, Trial
 from .untaken import WouldLast, silent
 from .watched_numbers import Site, Watch, plain, watched, watching
 from .without_values import called_with, having, without_values
@@ -38,6 +38,8 @@ class Trials:
 
     Attributes:
         leave_something: whether a step was seen to leave something in Python.
+        tensors_read: what a step leaves that later ones were seen to compute with.
+        tensors_made: what it leaves where nothing like it was.
         read_later: whether steps after the second one were seen to read what the first one leaves.
 
     Args:
@@ -52,12 +54,16 @@ class Trials:
         whole_numbers: bool = False,
     ) -> None:
         self.leave_something = self.read_later = False
+        self.tensors_read: list[Found] = []
+        self.tensors_made: list[Found] = []
         self._whole_numbers = whole_numbers
         self._loss, self._inputs = loss, inputs
         states = (*loss.named_parameters(), *loss.named_buffers())
+        self._states = frozenset(name for name, _ in states)
         self._settled = list(names.settled_buffers)
         self._kept = dict(names.kept)
         self._kept_places = {kept.place.identity for kept in self._kept.values()}
+        self._kept_places |= {kept.place.whole.identity for kept in self._kept.values()}
         self._trained = frozenset(name for name, tensor in states if names.is_trained(tensor))
         self._state = PythonState(loss)
         self._recorded: list[list[Recording]] = []
@@ -101,7 +107,7 @@ class Trials:
         with silent():
             return self.run()
 
-    def counted(self) -> list[Number]:
+    def counted(self) -> list[Found]:
         """The numbers that go on changing. What is the same after the second step is settled, as the
         size of a cache."""
         if len(self.plainly.results) < 2:
@@ -124,7 +130,7 @@ class Trials:
         first, second = self.plainly.unwatched
         return bool(self.plainly.arrays) or first != second
 
-    def are_alike(self, but_for: Sequence[Number] = ()) -> bool:
+    def are_alike(self, but_for: Sequence[Found] = ()) -> bool:
         """Whether the second step computes what the first one does, from what that leaves in Python;
         of the numbers `but_for` it finds what the first one did."""
         pair = self._pair(_READ, but_for)
@@ -132,9 +138,10 @@ class Trials:
             return False
         trial, recorded = pair
         first, second = trial.outcomes
+        self._note_read(trial)
         if trial.results[0] != trial.results[1] or first.read != second.read:
             return False
-        if trial.moves_tensors() and not self._stay_alike(trial, but_for):
+        if trial.queue_length() and not self._stay_alike(trial, but_for):
             return False
         if not (first.reads_numbers or second.reads_numbers):
             self._keep(recorded)  # `plainly` makes the same calls
@@ -144,7 +151,7 @@ class Trials:
         return all(other is None or other[0].results[1] == trial.results[1] for other in others)
 
     def _pair(
-        self, first: Reads, but_for: Sequence[Number]
+        self, first: Reads, but_for: Sequence[Found]
     ) -> Optional[tuple[Trial, list[Recording]]]:
         """Two steps as `are_alike` compares them, the first of which reads other numbers, and the calls of
         each; None where they do not come to their ends."""
@@ -159,29 +166,44 @@ class Trials:
         with silent():
             return (trial, recorded) if self._take(trial, compute) else None
 
-    def _find_as_first(self, trial: Trial, but_for: Sequence[Number]) -> None:
+    def _find_as_first(self, trial: Trial, but_for: Sequence[Found]) -> None:
         """Gives the next step of the numbers `but_for` what the first one found."""
         places = {place.identity for place, _, _ in but_for}
         for place, before, _ in trial.left[0]:
             if place.identity in places:
                 place.put(before, is_set=before is not MISSING)
 
-    def _stay_alike(self, pair: Trial, but_for: Sequence[Number]) -> bool:
+    def _stay_alike(self, pair: Trial, but_for: Sequence[Found]) -> bool:
         """Whether steps after a pair that is alike compute the same, until what the first one leaves has
         moved through all places."""
-        lengths = [len(place.table) for place, _, _ in pair.tensors[1]]
         trial = self._begun(Watch())
+        counted = [*but_for, *self.counted()]
 
         def compute(step: int) -> None:
             if step:
-                self._find_as_first(trial, but_for)
+                self._find_as_first(trial, counted)
             self._compute(trial, _READ)
 
         with silent():
-            self._take(trial, compute, steps=min(2 + max(lengths), _MOST_MOVES))
+            self._take(trial, compute, steps=min(2 + pair.queue_length(), _MOST_MOVES))
+        self._note_read(trial)
         alike = all(result == trial.results[0] for result in trial.results)
         self.read_later = not alike
         return alike
+
+    def _note_read(self, trial: Trial) -> None:
+        known = {left.place.identity for left in self.tensors_read}
+        read = self.read_in(trial)
+        self.tensors_read += [one for one in read if one.place.identity not in known]
+        self.tensors_made = [one for one in self._not_kept(trial.tensors[0]) if one.is_made]
+
+    def read_in(self, trial: Trial) -> list[Found]:
+        """Of the tensors that the first step of `trial` leaves and that are not kept yet, those with which
+        later ones compute."""
+        return trial.tensors_read(self._not_kept(trial.tensors[0])) if trial.tensors else []
+
+    def _not_kept(self, found: Iterable[Found]) -> list[Found]:
+        return [one for one in found if one.place.identity not in self._kept_places]
 
     def leaves(self, told: Sequence[bool]) -> Left:
         """What a step that is told these answers leaves in Python."""
@@ -198,8 +220,7 @@ class Trials:
                 if slot.identity not in self._kept_places
             )
             left.names = [name for name in self._state.changed() if name not in names]
-            tensors = self._state.tensors()
-            left.tensors = [f for f in tensors if f[0].identity not in self._kept_places]
+            left.tensors = self._not_kept(self._state.tensors())
             left.growing = [place for place, _ in self._state.lengths()]
 
         self._take(trial, compute, steps=1)
@@ -207,21 +228,20 @@ class Trials:
 
     def behind(
         self, before: Sequence[bool], left: Left, told: Sequence[bool], first: Left
-    ) -> Optional[Trial]:
+    ) -> tuple[Trial, bool]:
         """A step that is told `told` after one that was told `before`, which leaves `left`; the numbers
-        that it leaves are watched. None where the step computes something else than `first`, the same
-        step where it comes first, and with the same numbers."""
-        if first.about is None:
-            return None
+        that it leaves are watched. And whether the step computes what `first` does, the same step where
+        it comes first, but for these numbers."""
         trial = self._begun(Watch(growing=left.growing))
+        if first.about is None:
+            return trial, False
 
         def compute(step: int) -> None:
             self._compute_told(trial, told if step else before)
 
         ended = self._take(trial, compute, known=first.trial)
-        if ended and (trial.computes_with or trial.results[1] == first.trial.results[0]):
-            return trial
-        return trial if trial.watch.decisions else None
+        alike = ended and (trial.computes_with or trial.results[1] == first.trial.results[0])
+        return trial, bool(alike or trial.watch.decisions)
 
     def _compute_told(self, trial: Trial, told: Sequence[bool]) -> None:
         answers = Answers(told, {})
@@ -254,7 +274,7 @@ class Trials:
             for step in range(steps):
                 for place in (*places, *(self._others(trial, known) if step else ())):
                     value = plain(place.read())
-                    if value is MISSING:  # until the first step has made it
+                    if is_nothing(value):  # until the first step has made it
                         made.add(place.identity)
                         continue
                     value += larger if not step or place.identity in made else 0
@@ -264,17 +284,14 @@ class Trials:
                 self._state.settle_numbers(step)
                 changed = [*self._state.numbers(), *self._state.members()]
                 trial.left.append(
-                    [
-                        (place, before, plain(now))
-                        for place, before, now in changed
-                        if place.identity not in self._kept_places
-                    ]
+                    [one._replace(now=plain(one.now)) for one in self._not_kept(changed)]
                 )
                 trial.lengths.append(self._state.lengths())
                 trial.arrays = self._state.arrays()
+                trial.tensors.append(self._state.all_tensors())
+                trial.sequences.append(self._state.sequences())
                 if known is None:  # of others nobody asks for it
                     trial.unwatched.append(self._state.unwatched())
-                    trial.tensors.append(self._state.all_tensors())
             return True
         except WouldLast:
             trial.would_last = True
@@ -292,6 +309,7 @@ class Trials:
         """Takes a step, in which such numbers are read from tensors."""
         mode, states, batch = without_values(self._loss, self._inputs, trial.mode)
         trial.mode, batch = mode, tuple(map(_another, batch))
+        states = {name: states[name] for name in states if name in self._states}
         found = dict(states)
         states.update(trial.replaced)
         before = trial.outcomes[-1] if trial.outcomes else None
@@ -322,6 +340,7 @@ class Trials:
         trainable = tuple(name for name, tensor in states.items() if tensor.requires_grad)
         result = outcome.digests(tensors), trainable
         left = {name: n for name, n in values.items() if isinstance(n, torch.Tensor)}
+        outcome.find(left.values())
         outcome.end({**states, **kept, **left})
         recording.end(value, metrics, result)
         trial.results.append(result)

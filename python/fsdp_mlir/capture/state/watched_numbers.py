@@ -15,7 +15,7 @@ from unittest import mock
 from torch.overrides import TorchFunctionMode
 
 from ...step.places import innermost, is_users, said_location, trace_of
-from .reached import Place
+from .places import Place
 
 # A place in code that asks for the truth of a number: its code object, which instruction, and what it is
 # told. `n in (2, 1)` asks of each member: with all answers turned it would stay true.

@@ -92,7 +92,7 @@ def having(module: torch.nn.Module, states: dict[str, torch.Tensor]) -> Iterator
     places: dict[str, torch.Tensor] = {}
     for path, part in module.named_modules():  # each once
         for key, tensor in (*part._parameters.items(), *part._buffers.items()):
-            if tensor is not None:
+            if tensor is not None and names[id(tensor)] in states:
                 places[f"{path}.{key}".lstrip(".")] = states[names[id(tensor)]]
     try:
         with stateless._reparametrize_module(module, places):

@@ -18,6 +18,7 @@ from unittest import mock
 
 import sympy
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils._sympy import functions as sizes
 
@@ -122,6 +123,10 @@ class Answers:
                 f"{line}: the step repeats a loop as often as values say; let it run as often as it "
                 "may have to, and choose by torch.where",
             )
+        return self.of_condition(condition, line)
+
+    def of_condition(self, condition: torch.Tensor, line: str) -> bool:
+        """The answer to a condition, a truth value without dimensions, that is asked for on a line."""
         place = len(self.asked)
         answer = self._given[place] if place < len(self._given) else self._usual.get(line, True)
         self.asked.append(Asked(condition, line, answer))
@@ -175,6 +180,18 @@ def note_state() -> None:
 def asked() -> list[Asked]:
     """What the run that has ended has asked."""
     return [] if _answers is None else list(_answers.asked)
+
+
+def ask(condition: torch.Tensor, about: str) -> bool:
+    """What a capture itself is told that asks, in front of the step's code, for a condition `about` the
+    named things.
+
+    Raises:
+        DataDependentOutputException: nobody says.
+    """
+    if _answers is None:
+        raise DataDependentOutputException(about)
+    return _answers.of_condition(condition, about)
 
 
 def answer_of(tensor: Any, frame: Optional[FrameType]) -> Optional[bool]:

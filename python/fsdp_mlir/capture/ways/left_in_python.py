@@ -11,7 +11,7 @@ from typing import Any, Iterable
 
 from ...errors import E, ExportError
 from ...step.places import at_line
-from ..state.kept import StateKept
+from ..state.state_kept import StateKept
 from ..state.trial import Left
 from ..state.trials import Trials
 from ..state.untaken import silent, untaken
@@ -45,10 +45,11 @@ def require_none_read(trials: Trials, ways: Iterable[Way]) -> None:
 
 
 def _try_behind(trials: Trials, one: Way, left: Left, other: Way, first: Left) -> None:
-    trial = trials.behind(one.told, left, other.told, first)
-    if trial is None and left.tensors:
-        raise StateKept(left.tensors)
-    if trial is None:
+    trial, is_alike = trials.behind(one.told, left, other.told, first)
+    if not is_alike:
+        tensors = trials.read_in(trial) or left.tensors
+        if tensors:
+            raise StateKept(tensors)
         raise _refusal(one, other, left)
     decided = (decision.numbers for decision in trial.watch.decisions.values())
     names = trial.computes_with.union(*decided)

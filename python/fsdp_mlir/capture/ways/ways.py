@@ -17,6 +17,7 @@ from ...errors import E, ExportError
 from ...step.places import at_line, said_location
 from ..graph.joint_graph import JointGraph
 from ..running import RunStep
+from ..state.begun import Made
 from ..state.untaken import untaken
 from ..step_loss import check_outputs
 from ..values.decisions import Answers, ValuesDecide, answering, is_answering
@@ -53,7 +54,7 @@ def without_loss(step: RunStep) -> Iterator[None]:
         yield
     except Exception as error:
         failure = error
-    if is_answering() and failure is not None and _fails_in_eager(failure):
+    if is_answering() and failure is not None and _fails_in_eager(failure, step):
         place = said_location("".join(traceback.format_exception(failure)))
         what = f"the step's code fails ({type(failure).__name__}: {failure})"
         raise WithoutLoss(ExportError(E.VALUE_DEPENDENT, at_line(place, what))) from failure
@@ -71,12 +72,21 @@ def without_loss(step: RunStep) -> Iterator[None]:
         raise WithoutLoss(ExportError(E.NO_GRADIENT, _NO_GRADIENT))
 
 
-def _fails_in_eager(failure: Exception) -> bool:
+def _fails_in_eager(failure: Exception, step: RunStep) -> bool:
     """Whether it is Python's or PyTorch's error about having none of something, or a name for nothing,
     which eager mode has on this way through the step too."""
     is_of_none = _OF_NONE.search(str(failure)) is not None
     of_python = (ZeroDivisionError, IndexError, UnboundLocalError)
-    return is_of_none or isinstance(failure, of_python)
+    return is_of_none or isinstance(failure, of_python) or _is_of_unmade(failure, step)
+
+
+def _is_of_unmade(failure: Exception, step: RunStep) -> bool:
+    """Whether it is the error of code that uses what `step` has yet to make."""
+    unmade = [one.place for one in step.kept if isinstance(one, Made) and not one.is_made]
+    if not unmade or not isinstance(failure, (AttributeError, KeyError, TypeError)):
+        return False
+    text = str(failure)
+    return "NoneType" in text or any(repr(place.key) in text for place in unmade)
 
 
 @dataclasses.dataclass
