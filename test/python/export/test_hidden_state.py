@@ -163,19 +163,17 @@ def deciding(counts: Callable[[Any], bool]) -> Any:
 
 NUMBERS = (
     *(in_a_class, in_a_function, in_a_default, in_a_module, in_a_slot, in_a_namespace),
-    in_a_dict_of_a_dict,
+    *(in_a_dict_of_a_dict, in_a_new_attribute, under_a_new_key),
 )
-REFUSED = (
-    *(in_a_list_of_a_default, in_a_list_of_a_tuple, in_an_order, under_a_new_key),
-    in_a_new_attribute,
-)
+REFUSED = in_a_list_of_a_default, in_a_list_of_a_tuple, in_an_order
 
 
 @pytest.mark.parametrize("counts", NUMBERS)
 def test_a_number_that_decides_is_a_buffer(counts: Any, tmp_path: pathlib.Path) -> None:
     exported = export(deciding(counts), tmp_path)
     assert any("with which it computes: a buffer" in text for text in exported.notes)
-    assert len(exported.results("buffer_update")) == 1
+    changed = exported.results("buffer_update")
+    assert len([name for name in changed if name.startswith("fsdp.python")]) == 1
 
 
 @pytest.mark.provokes("FSDP-E0207")
@@ -197,16 +195,6 @@ def test_a_decision_by_an_object_of_a_notebook(
 
     notes = export(deciding(counts), tmp_path).notes
     assert any("the step changes seen.count, with which it computes" in text for text in notes)
-
-
-@pytest.mark.provokes("FSDP-E0207")
-def test_a_number_that_the_first_step_makes(tmp_path: pathlib.Path) -> None:
-    def loss(model: Counts, x: Tensor, y: Tensor) -> Tensor:
-        model.calls = getattr(model, "calls", 0) + 1
-        return F.cross_entropy(model(x), y) * model.calls
-
-    with pytest.raises(ExportError, match="computes with model.calls, .* give it a value before"):
-        export(classify(Counts(), loss=loss), tmp_path)
 
 
 def test_what_cannot_be_set_is_left(tmp_path: pathlib.Path) -> None:
