@@ -194,6 +194,7 @@ def run_and_differentiate(
     before = python_generators()
     # Differentiating runs it more than once: each time from where a first step begins.
     step.begin = state.restore
+    _check_shared(step, batch)
     first = run()
     _check_dropped(step, first, batch)
     changed, numbers = state.changed(), state.numbers()
@@ -239,6 +240,17 @@ def run_and_differentiate(
     return first
 
 
+def _check_shared(step: RunStep, batch: Sequence[torch.Tensor]) -> None:
+    """Raises ExportError where a tensor that the step keeps shares memory, of which a buffer has its own."""
+    shared = step.trials(batch).shared_by_kept() if step.kept else []
+    if shared:
+        raise ExportError(
+            E.PYTHON_STATE,
+            f"the step leaves one tensor in {' and '.join(shared)}, and computes with what it keeps there; "
+            "keep a clone() of it in one of them",
+        )
+
+
 def _check_dropped(step: RunStep, traced: fx.GraphModule, batch: Sequence[torch.Tensor]) -> None:
     """Raises the refusal of a buffer that holds nothing for the next step, where that reads it."""
     dropped = step.dropped
@@ -267,8 +279,8 @@ def _what_matters(left: Slots, numbers: Sequence[Found], trials: Trials) -> Slot
     if trials.are_alike():
         return []
     counted = trials.counted()
-    if _made(counted) and _made(trials.tensors_read):
-        return left  # one step makes both, and the next one may look for either
+    if _made(trials.tensors_read):
+        return left  # which later steps may look for, whatever they count
     if counted and trials.are_alike(but_for=counted):
         places = {place.identity for place, _, _ in counted}
         return [(place, now) for place, _, now in numbers if place.identity in places]

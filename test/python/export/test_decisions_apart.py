@@ -145,13 +145,14 @@ def test_each_place_decides_for_itself(tmp_path: pathlib.Path) -> None:
 
 
 def test_experts_that_are_hit(tmp_path: pathlib.Path) -> None:
-    """Their rows overwrite one tensor, one expert after the other."""
+    """Their rows overwrite one tensor, one expert after the other. A product that adds zeros for the other
+    rows has other last bits on some processors, as those with AVX-512."""
     torch.manual_seed(1)
     step = step_of(Layered(OwnRows()))
     exported = export(step, tmp_path)
     for trial in range(4):
         step.inputs["x"] = torch.randn(1 + trial, WIDTH).repeat(ROWS, 1)[:ROWS].contiguous()
-        compare(step, exported, step.inputs)
+        compare(step, exported, step.inputs, tolerance=1e-7)
 
 
 @pytest.mark.provokes("FSDP-E0206")

@@ -35,6 +35,10 @@ class Made(Kept):
         return self.kept.is_number
 
     @property
+    def is_tensor(self) -> bool:
+        return self.kept.is_tensor
+
+    @property
     def is_made(self) -> bool:
         """Whether it is in its place now.
 

@@ -33,6 +33,11 @@ class Kept(abc.ABC):
         """Whether the step finds a number there."""
         return False
 
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it finds a tensor there."""
+        return False
+
     @abc.abstractmethod
     def give(self, buffer: torch.Tensor) -> None:
         """Puts what `buffer` is in the place."""
@@ -44,6 +49,10 @@ class Kept(abc.ABC):
 
 class KeptTensor(Kept):
     """A tensor that is no buffer of a module."""
+
+    @property
+    def is_tensor(self) -> bool:
+        return True
 
     def is_like(self, value: object) -> bool:
         """Whether a value is of this kind."""

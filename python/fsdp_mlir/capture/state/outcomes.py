@@ -54,7 +54,7 @@ class Outcome(TorchDispatchMode):
         changing: the origins of what the next step may compute otherwise, once it has ended.
         reads_numbers: whether it reads numbers from tensors.
         read: digests of these tensors, but for what the step before has left of its own batch.
-        found: memory of earlier steps' tensors that it computes with.
+        found: memory of earlier steps' tensors that it computes with, and that each step makes anew.
 
     Args:
         states: the step's parameters and buffers, by name.
@@ -91,6 +91,8 @@ class Outcome(TorchDispatchMode):
         self._reads = reads
         self._numbers: dict[int, float] = {}  # by digest of the tensor that it was read from
         self._before = before
+        # Of a tensor that is a view of a constant, whose memory PyTorch no longer says.
+        self._viewed: dict[int, int] = {} if before is None else before._viewed
         self._contents: dict[int, Content] = {}
         self._alive: list[Any] = []  # memory, else another one may be at its address
         self._draws = 0
@@ -114,6 +116,8 @@ class Outcome(TorchDispatchMode):
             return self._number_of(*args)
         self.find(_tensors((args, kwargs)))
         result = func(*args, **kwargs)
+        if func.is_view:
+            self._note_views(args[0], result)
         draws = is_random(func)
         self._draws += draws
         operands = [self._content(tensor) for tensor in _tensors((args, kwargs))]
@@ -142,7 +146,7 @@ class Outcome(TorchDispatchMode):
                 content = self._with_copied(before, content, *args[:2])
             self._put(tensor, content)
         for place, tensor in enumerate(_tensors(result)):
-            if _memory(tensor) not in self._contents and self._left(tensor) is None:
+            if self.memory(tensor) not in self._contents and self._left(tensor) is None:
                 self._put(tensor, Content(hash((digest, place)), numbers, origins))
         return result
 
@@ -168,12 +172,16 @@ class Outcome(TorchDispatchMode):
             return in_place_of(tensor, self._numbers.setdefault(digest, number))
 
     def find(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Notes which of `tensors`, with which the step computes, earlier ones have left."""
-        self.found.update(_memory(tensor) for tensor in tensors if self._left(tensor) is not None)
+        """Notes which of `tensors`, with which the step computes, earlier ones have left, and would each
+        compute otherwise."""
+        for tensor in tensors:
+            left = self._left(tensor)
+            if left is not None and left.origins & _CHANGING:
+                self.found.add(self.memory(tensor))
 
     def has_found(self, tensor: torch.Tensor) -> bool:
         """Whether the step computes with a tensor that an earlier one has left."""
-        return _memory(tensor) in self.found
+        return self.memory(tensor) in self.found
 
     def end(self, states: Mapping[str, torch.Tensor]) -> None:
         """Takes what the step leaves in its states, which may be in other memory than before."""
@@ -201,11 +209,23 @@ class Outcome(TorchDispatchMode):
 
     def contents(self, tensors: Iterable[torch.Tensor]) -> frozenset[int]:
         """Digests of what the memory of `tensors` holds."""
-        return frozenset(self._contents[_memory(tensor)].digest for tensor in tensors)
+        return frozenset(self._contents[self.memory(tensor)].digest for tensor in tensors)
 
     def numbers(self, tensors: Iterable[torch.Tensor]) -> frozenset[str]:
         """Names of the watched numbers that `tensors` have been computed with."""
         return frozenset().union(*(self._content(tensor).numbers for tensor in tensors))
+
+    def memory(self, tensor: torch.Tensor) -> int:
+        """Which memory a tensor is in: equal for a tensor and its views."""
+        memory = _memory(tensor)
+        return self._viewed.get(memory, memory)
+
+    def _note_views(self, tensor: torch.Tensor, views: Any) -> None:
+        memory = self.memory(tensor)
+        for view in _tensors(views):
+            if view.layout == torch.strided and self.memory(view) != memory:
+                self._viewed[_memory(view)] = memory
+                self._alive.append(view.untyped_storage())
 
     def _content(self, tensor: torch.Tensor) -> Content:
         """What the memory of `tensor` holds where that has its elements."""
@@ -216,7 +236,7 @@ class Outcome(TorchDispatchMode):
         return whole
 
     def _whole(self, tensor: torch.Tensor) -> Content:
-        content = self._contents.get(_memory(tensor)) or self._left(tensor)
+        content = self._contents.get(self.memory(tensor)) or self._left(tensor)
         return content or Content(_digest_of_values(tensor))
 
     def _with_copied(
@@ -250,7 +270,7 @@ class Outcome(TorchDispatchMode):
 
     def _left(self, tensor: torch.Tensor) -> Optional[Content]:
         """What a step before has left in a tensor that is none of this one's, or None."""
-        memory, before = _memory(tensor), self._before
+        memory, before = self.memory(tensor), self._before
         if memory in self._contents:
             return None
         while before is not None and memory not in before._contents:
@@ -263,11 +283,11 @@ class Outcome(TorchDispatchMode):
         return Content(hash(("left", content.digest)), content.numbers, _CHANGING)
 
     def _put(self, tensor: torch.Tensor, content: Content) -> None:
-        if _memory(tensor) not in self._contents:
+        if self.memory(tensor) not in self._contents:
             self._alive.append(
                 tensor if tensor.layout != torch.strided else tensor.untyped_storage()
             )
-        self._contents[_memory(tensor)] = content
+        self._contents[self.memory(tensor)] = content
         self.held.add(content.digest)
 
     def _digest(self, tensor: torch.Tensor) -> int:

@@ -30,6 +30,7 @@ class Trial:
         written: of the step that raised, what its states held then.
         replaced: what the last step has left in the places of states that cannot hold it.
         mode: that of the tensors without values, the same in all steps.
+        shared: names of kept tensors, and of states, that a step leaves in one memory.
         would_last: whether it ended where a step would have reached files or other processes.
     """
 
@@ -46,6 +47,7 @@ class Trial:
     unwatched: list[dict[Any, Any]] = dataclasses.field(default_factory=list)
     written: frozenset[int] = frozenset()
     replaced: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
+    shared: list[str] = dataclasses.field(default_factory=list)
     would_last: bool = False
 
     def values(self, step: int) -> dict[Any, Any]:

@@ -18,6 +18,7 @@ from .outcomes import Outcome, Reads
 from .python_state import PythonState
 from .places import MISSING, Found, Place, is_nothing
 from .replay import NoOperators, OtherCall, Recording, Replay
+from .shared_memory import names_sharing
 from .trial import Left, Trial
 from .untaken import WouldLast, silent
 from .watched_numbers import Site, Watch, plain, watched, watching
@@ -243,6 +244,13 @@ class Trials:
         alike = ended and (trial.computes_with or trial.results[1] == first.trial.results[0])
         return trial, bool(alike or trial.watch.decisions)
 
+    def shared_by_kept(self) -> list[str]:
+        """The names of two tensors that a step leaves in one memory, at least one of which is kept."""
+        trial = self._begun(Watch())
+        with silent():
+            self._take(trial, lambda step: self._compute(trial, _READ) and None, steps=1)
+        return trial.shared
+
     def _compute_told(self, trial: Trial, told: Sequence[bool]) -> None:
         answers = Answers(told, {})
         with answering(answers):
@@ -341,6 +349,8 @@ class Trials:
         result = outcome.digests(tensors), trainable
         left = {name: n for name, n in values.items() if isinstance(n, torch.Tensor)}
         outcome.find(left.values())
+        held = {o.place.name: left[n] for n, o in self._kept.items() if o.is_tensor and n in left}
+        trial.shared = names_sharing(outcome, held, states)
         outcome.end({**states, **kept, **left})
         recording.end(value, metrics, result)
         trial.results.append(result)
