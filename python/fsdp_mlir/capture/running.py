@@ -206,12 +206,12 @@ def run_and_differentiate(
         matters = _what_matters(left, numbers, trials)
         if matters is left:
             _keep_tensors(trials, tensors, numbers)
-        if trials.read_later:
-            raise ExportError(
-                E.PYTHON_STATE,
+        if trials.read_later is not None:
+            what = (
                 f"a later step computes with what moves through {', '.join(changed[:_MOST_NAMED])}, Python "
-                "state that the step changes; keep tensors alone there, or make it a buffer",
+                "state that the step changes; keep tensors alone there, or make it a buffer"
             )
+            raise ExportError(E.PYTHON_STATE, at_line(trials.read_later, what))
         for slot, value in matters:
             known = known_value(value)
             slot.put(value if known is None else known)
@@ -293,7 +293,8 @@ def _keep_tensors(trials: Trials, alike: Sequence[Found], numbers: Sequence[Foun
     read = trials.tensors_read
     if made := _made(read):
         raise StateKept([*made, *_made(numbers)])
-    kept = alike or read if trials.read_later else read or alike
+    moves = trials.read_later is not None
+    kept = alike or read if moves else read or alike
     kept = kept or trials.tensors_made  # a step may look whether they are there
     if kept:
         raise StateKept(kept)

@@ -14,7 +14,7 @@ from ..graph.known_values import StandIns
 from ..values.decisions import Answers, answering, answering_alike, asked
 from ..values.python_floats import read_value
 from ..values.value_checks import passed_checks
-from .outcomes import Outcome, Reads
+from .outcomes import Outcome, Reads, first_other_line
 from .python_state import PythonState
 from .places import MISSING, Found, Place, is_nothing
 from .replay import NoOperators, OtherCall, Recording, Replay
@@ -41,7 +41,8 @@ class Trials:
         leave_something: whether a step was seen to leave something in Python.
         tensors_read: what a step leaves that later ones were seen to compute with.
         tensors_made: what it leaves where nothing like it was.
-        read_later: whether steps after the second one were seen to read what the first one leaves.
+        read_later: the line at which a step after the second one was seen to compute something else than the
+            first two; None: none was.
 
     Args:
         whole_numbers: whether those that are read from tensors have symbols, as sizes have.
@@ -54,7 +55,8 @@ class Trials:
         names: StateNames,
         whole_numbers: bool = False,
     ) -> None:
-        self.leave_something = self.read_later = False
+        self.leave_something = False
+        self.read_later: Optional[str] = None
         self.tensors_read: list[Found] = []
         self.tensors_made: list[Found] = []
         self._whole_numbers = whole_numbers
@@ -188,9 +190,11 @@ class Trials:
         with silent():
             self._take(trial, compute, steps=min(2 + pair.queue_length(), _MOST_MOVES))
         self._note_read(trial)
-        alike = all(result == trial.results[0] for result in trial.results)
-        self.read_later = not alike
-        return alike
+        for outcome, result in zip(trial.outcomes, trial.results):
+            if result != trial.results[0]:
+                self.read_later = first_other_line(outcome, trial.outcomes[0])
+                return False
+        return True
 
     def _note_read(self, trial: Trial) -> None:
         known = {left.place.identity for left in self.tensors_read}
