@@ -233,6 +233,8 @@ CASES: dict[str, Body] = {
     "bce": lambda s, x, m, y: F.binary_cross_entropy_with_logits(s.layer(x[m]), (x[m] > 0).float()),
     "cross-entropy": lambda s, x, m, y: F.cross_entropy(s.other(x[m]), y[m]),
     "cross-entropy-sum": lambda s, x, m, y: F.cross_entropy(s.other(x[m]), y[m], reduction="sum"),
+    "two-masks": lambda s, x, m, y: F.cross_entropy(s.other(x[~~m]), y[~~m])
+    + F.nll_loss(s.other(x[~~m]), y[~~m], reduction="sum"),
     "kl": lambda s, x, m, y: F.kl_div(
         s.other(x[m]).log_softmax(-1), x[m][:, :3].softmax(-1), reduction="batchmean"
     ),
@@ -336,8 +338,14 @@ def test_a_bound_is_the_size(tmp_path: pathlib.Path) -> None:
             lambda s, x, m, y: s.layer.weight[0, :3] @ torch.arange(int(m.sum().item())).float(),
             "the number 3",
         ),
+        (
+            lambda s, x, m, y: F.cross_entropy(
+                s.other(torch.nan_to_num(x)[m]), y[torch.arange(ROWS) < 3 + 0 * y[0]]
+            ),
+            "sizes to be equal",
+        ),
     ),
-    ids=("elements", "number"),
+    ids=("elements", "number", "rows-of-a-loss"),
 )
 def test_a_number_that_the_code_needs_is_checked(
     tmp_path: pathlib.Path, body: Body, needs: str

@@ -49,9 +49,9 @@ def _agree(
     """
     where = location(node) or node.target._schema.name
     if isinstance(size, int) or size.is_Symbol and size in form.counts:
-        what = size if isinstance(size, int) else "as many as elsewhere"
+        what = f"{size} elements" if isinstance(size, int) else "as many elements as elsewhere"
         holds = form.call(aten.eq.Tensor, count, form.count(size))
-        yield holds, f"{where}: the step needs {what} elements here"
+        yield holds, f"{where}: the step needs {what} here"
         return
     bound = form.bound(size)
     if size.is_Symbol:

@@ -7,13 +7,15 @@ answered as for a general size. The user's code, which may do anything by the an
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from types import CodeType
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 from unittest import mock
 
 import sympy
+import torch
 from torch._dynamo.utils import run_node
 from torch.fx.experimental import sym_node
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
@@ -23,6 +25,8 @@ from ...step.places import PYTORCH, is_users
 from .value_checks import passing_at
 
 _LARGE = 10_000
+# Losses that compare in C++, where no check is passed, how many rows their operands have.
+_OF_EQUAL_ROWS = ("cross_entropy_loss", "nll_loss_nd")
 # Who passes a question on.
 _BETWEEN = tuple(os.path.join(PYTORCH, part) for part in ("_dynamo", "fx", "__init__.py", "utils"))
 
@@ -50,8 +54,27 @@ def general_sizes() -> Iterator[None]:
                 raise
             return answers.pop()
 
-    with mock.patch.object(ShapeEnv, "evaluate_expr", evaluate_expr):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(ShapeEnv, "evaluate_expr", evaluate_expr))
+        for name in _OF_EQUAL_ROWS:
+            loss = _with_equal_rows(getattr(torch._C._nn, name))
+            stack.enter_context(mock.patch.object(torch._C._nn, name, loss))
         yield
+
+
+def _with_equal_rows(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A loss whose operands have equal numbers of rows, which a step is checked for, where these depend
+    on values, as of `h[y >= 0]` and `y[y >= 0]`."""
+
+    @functools.wraps(original)
+    def loss(rows: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if rows.dim() > 1 and target.dim() > 0:
+            sizes = rows.shape[0], target.shape[0]
+            if any(isinstance(size, torch.SymInt) for size in sizes):
+                torch._check(sizes[0] == sizes[1])
+        return original(rows, target, *args, **kwargs)
+
+    return loss
 
 
 def _examples(question: Any) -> Iterator[dict[Any, int]]:
