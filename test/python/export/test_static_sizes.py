@@ -140,6 +140,12 @@ def promised(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     return model.layer(x[rows]).sum()
 
 
+def checked(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    rows = torch.nonzero(m).squeeze(1)
+    torch._check(rows.shape[0] <= 3)
+    return model.layer(x[rows]).sum()
+
+
 def not_followed(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     """Dynamo follows no locks: the step is captured by running it."""
     with threading.RLock():
@@ -344,8 +350,9 @@ def test_a_bound_is_the_size(tmp_path: pathlib.Path) -> None:
             ),
             "sizes to be equal",
         ),
+        (checked, "3 elements"),
     ),
-    ids=("elements", "number", "rows-of-a-loss"),
+    ids=("elements", "number", "rows-of-a-loss", "bound-of-the-code"),
 )
 def test_a_number_that_the_code_needs_is_checked(
     tmp_path: pathlib.Path, body: Body, needs: str

@@ -65,7 +65,10 @@ def _agree(
         yield holds, f"{where}: the step needs a multiple of {factor} elements here"
     if largest is None or bound < largest:
         holds = form.call(aten.le.Scalar, count, bound)
-        yield holds, f"{where}: more than at_most({bound}) elements"
+        if bound == node.meta.get("custom", {}).get(BOUND):
+            yield holds, f"{where}: more than at_most({bound}) elements"
+        else:  # which other code of the step says, as a check, or a tensor that has no more
+            yield holds, f"{where}: the step needs {bound} elements here, or fewer"
 
 
 def _agreed(
