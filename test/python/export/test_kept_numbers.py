@@ -68,6 +68,10 @@ def is_an_exponent(m: Counts, y: Tensor) -> Tensor:
     return y * 0.5 ** (m.steps // 3)
 
 
+def is_an_int(m: Counts, y: Tensor) -> Tensor:
+    return y * m.steps if isinstance(m.steps, int) and not isinstance(m.steps, (str, float)) else y
+
+
 def is_printed(m: Counts, y: Tensor) -> Tensor:
     print(f"step {m.steps}", round(m.steps / 7, 2), "%d: %.3f" % (m.steps, y.mean().item()))
     return y * (1 + m.steps)
@@ -81,6 +85,7 @@ USES = (
     bounds,
     weighs_a_mean,
     is_an_exponent,
+    is_an_int,
 )
 
 

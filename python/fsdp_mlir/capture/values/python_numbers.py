@@ -25,6 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from ... import package
 from ...step.places import innermost, is_users
+from .kinds import own_modules
 from .python_floats import ReadNumber, as_number, is_number, read_value, takes_numbers
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -208,9 +209,8 @@ def _part(tensor: torch.Tensor, index: tuple[Any, ...]) -> torch.Tensor:
 def symbols_as_numbers() -> Iterator[None]:
     """Within it, the user's own files may have tensors and symbols where Python takes nothing but
     numbers: in `int(tensor)`, `float(tensor)` and `tensor.tolist()`, and as places of items."""
-    files = ((module, getattr(module, "__file__", None)) for module in list(sys.modules.values()))
     with contextlib.ExitStack() as stack:
-        for module in (module for module, file in files if file and package.is_local(file)):
+        for module in own_modules():
             for name, kind in (("int", _Int), ("float", _Float)):
                 if name not in vars(module):
                     stack.enter_context(mock.patch.object(module, name, kind, create=True))

@@ -27,6 +27,7 @@ from ...step.places import in_short, innermost, is_users
 from ...step.source import conditions_at
 from . import python_floats
 from .decisions import answer_of, run_with_answers
+from .kinds import kinds_of_numbers
 from .numpy_arrays import arrays_of_tensors
 from .python_floats import as_number, functions_of_math
 from .python_numbers import (
@@ -77,6 +78,7 @@ def passed_checks(whole_numbers: bool = False) -> Iterator[list[str]]:
         stack.enter_context(larger_and_smaller())
         stack.enter_context(functions_of_math())
         stack.enter_context(arrays_of_tensors())
+        stack.enter_context(kinds_of_numbers())
         stack.enter_context(symbols_as_numbers() if whole_numbers else NoListsOfCounts())
         stack.enter_context(run_with_answers())
         yield places
