@@ -10,7 +10,8 @@ import torch
 from exporting import assert_trains_as_eager, classify, export
 from torch import Tensor, nn
 
-from fsdp_mlir import ExportError
+import fsdp_mlir
+from fsdp_mlir import ExportError, RunError
 
 
 class Counts(nn.Linear):
@@ -68,6 +69,16 @@ def is_an_exponent(m: Counts, y: Tensor) -> Tensor:
     return y * 0.5 ** (m.steps // 3)
 
 
+def computes_whole_numbers(m: Counts, y: Tensor) -> Tensor:
+    quotient, rest = divmod(7 * m.steps, 5)
+    n = (1 << m.steps) + (m.steps << 3 >> 2) - ~rest + 2**m.steps - 3 * m.steps**2
+    return y * n + quotient / 7 + divmod(30, m.steps + 1)[1]
+
+
+def is_one_of_three(m: Counts, y: Tensor) -> Tensor:
+    return y * max(m.steps, 2, 3) + min([4, m.steps, 0.5 * m.steps + 1])
+
+
 def is_an_int(m: Counts, y: Tensor) -> Tensor:
     return y * m.steps if isinstance(m.steps, int) and not isinstance(m.steps, (str, float)) else y
 
@@ -85,6 +96,8 @@ USES = (
     bounds,
     weighs_a_mean,
     is_an_exponent,
+    computes_whole_numbers,
+    is_one_of_three,
     is_an_int,
 )
 
@@ -92,6 +105,16 @@ USES = (
 @pytest.mark.parametrize("uses", [*USES, is_printed])
 def test_a_number_is_what_it_is_in_eager_mode(uses: Any) -> None:
     assert_trains_as_eager(lambda: Counts(uses))
+
+
+def test_a_whole_number_that_does_not_fit_ends_the_run() -> None:
+    """Tests that a shift has Python's number or none; Python's has as many bits as it needs."""
+    step = classify(Counts(lambda m, y: y + (1 << 21 * m.steps) / 2.0**63))
+    with fsdp_mlir.compile(step) as run:
+        for _ in range(3):
+            run(step.inputs)
+        with pytest.raises(RunError, match=r"test_kept_numbers.py:\d+: .* of at most 63 bits here"):
+            run(step.inputs)
 
 
 def keeps_a_mean(m: Counts, y: Tensor) -> Tensor:

@@ -101,9 +101,10 @@ def test_a_factor_that_is_drawn(tmp_path: pathlib.Path) -> None:
 
 
 REFUSED: dict[str, Callable[[Tensor, Any], Tensor]] = {
-    "size": lambda y, lam: y[: int(lam * 4)],
+    "loop": lambda y, lam: sum((y for _ in range(int(lam * 4))), y),
     "floor": lambda y, lam: y * (lam // 0.1),
     "exponent": lambda y, lam: y.abs() ** lam,
+    "base": lambda y, lam: lam**y,
     "alpha": lambda y, lam: torch.add(y, y, alpha=lam),
     "text": lambda y, lam: y * len(f"{lam:.3f}"),
     "root": lambda y, lam: y * np.sqrt(lam),
@@ -120,7 +121,8 @@ REFUSED: dict[str, Callable[[Tensor, Any], Tensor]] = {
 def test_other_uses_are_refused(tmp_path: pathlib.Path, name: str, runs: bool) -> None:
     text = (
         r"^test_python_floats.py:\d+: the step (reads a tensor's value as a Python number; keep "
-        r"it a tensor|branches on the value of a tensor)"
+        r"it a tensor|branches on the value of a tensor|raises to a power .*torch.full\(\(\), n\)|"
+        r"gives as alpha= .*: y \+ n \* x)"
     )
     with pytest.raises(ExportError, match=text):
         export(classify(Model(REFUSED[name], runs)), tmp_path)

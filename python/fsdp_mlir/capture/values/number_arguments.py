@@ -3,10 +3,15 @@ is a tensor: the calls that compute the same bits with it."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Callable, Mapping, Sequence
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.fx import interpreter
+
+from ...errors import E, ExportError
+from ...step.places import innermost, is_users
 
 # Which fill a new tensor with the number.
 _FULL = frozenset("full full_like new_full".split())
@@ -14,6 +19,11 @@ _FULL = frozenset("full full_like new_full".split())
 _OF_ITS_DTYPE = frozenset("masked_fill fill index_fill lerp".split())
 # Which compute in the dtype that a tensor and a number have together.
 _PROMOTING = frozenset("clamp clip clamp_min clamp_max where".split())
+# What to write in place of a power of a tensor, whose kernel is another one for each small exponent.
+_POWERS = {
+    **dict.fromkeys(("pow", "ipow", "float_power"), "an exponent: x ** torch.full((), n)"),
+    "rpow": "the base of a power: torch.full((), n) ** x",
+}
 
 Read = Callable[[Any], Any]
 
@@ -26,6 +36,23 @@ def plain_name(func: Any) -> str:
 def takes_tensors(func: Any) -> bool:
     """Whether there is such a call for `func`."""
     return plain_name(func) in _FULL | _OF_ITS_DTYPE | _PROMOTING
+
+
+def require_takes_number(func: Any, kwargs: Mapping[str, Any]) -> None:
+    """Raises ExportError where no tensor has the bits of a number that `func` is given, and other code
+    for the same is known. A graph of Dynamo's has no line to name, which the step has where it runs.
+    """
+    power, number = _POWERS.get(plain_name(func)), "a number that it reads from a tensor or keeps"
+    if power is not None:
+        text = f"the step raises to a power by {number}; make it a tensor where it is {power}"
+    elif "alpha" in kwargs:
+        text = f"the step gives as alpha= {number}; multiply by it: y + n * x"
+    else:
+        return
+    frame = innermost(sys._getframe(1), lambda path: is_users(path) or path == interpreter.__file__)
+    if frame is None or not is_users(frame.f_code.co_filename):
+        raise DataDependentOutputException(func)
+    raise ExportError(E.VALUE_DEPENDENT, text)
 
 
 def call_with_tensors(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], read: Read) -> Any:

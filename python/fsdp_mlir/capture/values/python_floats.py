@@ -21,7 +21,8 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from ...step.places import innermost, is_users
 from ...step.source import shows_at
-from .number_arguments import call_with_tensors, plain_name, takes_tensors
+from .number_arguments import call_with_tensors, plain_name, require_takes_number, takes_tensors
+from .whole_numbers import power, shifted_left, shifted_right
 
 _ADDS = frozenset("add radd iadd sub rsub isub subtract".split())
 _SCALES = frozenset(
@@ -32,7 +33,9 @@ _ARITHMETIC = _ADDS | _SCALES | _COMPARES
 # Functions of `math` that PyTorch has as well, up to the last bit.
 _OF_MATH = "cos exp log sin sqrt tanh".split()
 # Of which only the whole numbers' results are Python's, bit by bit.
-_OF_WHOLE = (operator.mod, operator.floordiv, operator.and_, operator.or_, operator.xor)
+_OF_WHOLE = frozenset("mod floordiv and_ or_ xor lshift rshift".split())
+# What computes those results where PyTorch's operator does not.
+_WHOLE_RESULTS = {"lshift": shifted_left, "rshift": shifted_right, "pow": power}
 
 
 class ReadNumber:
@@ -56,6 +59,7 @@ class ReadNumber:
             compare = operator.gt if func is torch.sym_max else operator.lt
             return cls.chosen(compare(args[1], args[0]), args[1], args[0])
         kind = plain_name(func)
+        require_takes_number(func, kwargs or {})
         if kind not in _ARITHMETIC:
             return call_with_tensors(func, args, kwargs or {}, read_value)
         if kwargs or len(args) != 2 or not isinstance(args[0], torch.Tensor):
@@ -92,6 +96,15 @@ class ReadNumber:
 
     def __abs__(self) -> ReadNumber:
         return ReadNumber(self.value.abs())
+
+    def __invert__(self) -> ReadNumber:
+        return -self - 1
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
 
     def __bool__(self) -> bool:
         return bool(self.value != 0)
@@ -136,24 +149,32 @@ def _operand(value: Any) -> Any:
 
 
 def _computes(function: Callable[..., Any], swapped: bool, wrap: Callable[..., Any]) -> Any:
-    def method(self: ReadNumber, other: Any) -> Any:
+    name = function.__name__
+
+    def method(self: ReadNumber, other: Any, *modulus: Any) -> Any:
         operand = _operand(other)
         if operand is None:
             return NotImplemented  # a tensor computes it
+        if modulus:
+            raise DataDependentOutputException(name)
         pair = (operand, self.value) if swapped else (self.value, operand)
-        if not _is_whole(function, *pair):
-            pair = tuple(map(_with_fraction, pair))
-        return wrap(function(*pair))
+        if not _is_whole(name, *pair):
+            return wrap(function(*map(_with_fraction, pair)))
+        if name == "pow" and not swapped and isinstance(other, int):
+            # As a product is. Below 0 Python gives a number with a fraction.
+            pair = (self.value, other) if other >= 0 else tuple(map(_with_fraction, pair))
+            return wrap(function(*pair))
+        return wrap(_WHOLE_RESULTS.get(name, function)(*pair))
 
     return method
 
 
-def _is_whole(function: Any, one: Any, other: Any) -> bool:
-    """Whether Python computes a whole number of two."""
+def _is_whole(name: str, one: Any, other: Any) -> bool:
+    """Whether Python computes a whole number of two by the function of that name."""
     whole = all(getattr(value, "dtype", torch.int64) == torch.int64 for value in (one, other))
-    if function in _OF_WHOLE and not whole or function is operator.pow and whole:
-        raise DataDependentOutputException(function.__name__)
-    return whole and function is not operator.truediv
+    if name in _OF_WHOLE and not whole:
+        raise DataDependentOutputException(name)
+    return whole and name != "truediv"
 
 
 def _with_fraction(value: Any) -> Any:
@@ -184,7 +205,7 @@ def _needs(name: str, shown: Any = None) -> Callable[..., Any]:
     return method
 
 
-for _name in "add sub mul truediv pow mod floordiv and or xor".split():
+for _name in "add sub mul truediv pow mod floordiv and or xor lshift rshift".split():
     for _swapped in (False, True):
         _function = getattr(operator, f"{_name}_" if _name in ("and", "or") else _name)
         _method = _computes(_function, _swapped, ReadNumber)
@@ -193,7 +214,7 @@ for _name in _COMPARES:
     # A tensor, of whose truth a check of values may make something.
     setattr(ReadNumber, f"__{_name}__", _computes(getattr(operator, _name), False, lambda t: t))
 # PyTorch takes what has items for a sequence, and asks for its length.
-for _name in "array complex divmod getitem hash len rdivmod".split():
+for _name in "array complex getitem hash len".split():
     setattr(ReadNumber, f"__{_name}__", _needs(_name))
 for _name, _value in {"format": "...", "str": "...", "int": 0, "index": 0, "float": 0.0}.items():
     setattr(ReadNumber, f"__{_name}__", _needs(_name, _value))

@@ -286,14 +286,19 @@ def _choosing(
             return original(*args, **kwargs)
         except (DataDependentOutputException, GuardOnDataDependentSymNode):
             frame = innermost(sys._getframe(1), lambda path: not path.startswith(package.FOLDER))
-            if len(args) != 2 or kwargs or not frame or not is_users(frame.f_code.co_filename):
+            values = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+            if len(values) < 2 or kwargs or not frame or not is_users(frame.f_code.co_filename):
                 raise
-            one, other = args
-            if any(isinstance(value, ReadNumber) for value in args):
-                # Of equal ones the first, and of NaN: as Python.
-                return ReadNumber.chosen(first(other, one), other, one)
-            if any(isinstance(value, torch.Tensor) for value in args):
-                return torch.where(first(other, one), other, one)  # as Python, with NaN too
+            return functools.reduce(of_two, values)
+
+    def of_two(one: Any, other: Any) -> Any:
+        """As Python chooses, of equal ones the first, and of NaN."""
+        if any(isinstance(value, ReadNumber) for value in (one, other)):
+            return ReadNumber.chosen(first(other, one), other, one)
+        if any(isinstance(value, torch.Tensor) for value in (one, other)):
+            return torch.where(first(other, one), other, one)
+        if any(isinstance(value, torch.SymInt) for value in (one, other)):
             return of_sizes(one, other)
+        return original(one, other)
 
     return choice
