@@ -121,6 +121,25 @@ class Counted(nn.Module):
         return x if often > 2 else -x
 
 
+class Emptied(nn.Module):
+    """Ends in an error only where it has decided before that there is nothing to stack."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for bound in range(3):
+            if x.amax() > bound:
+                self.seen[bound] += 1
+        parts = []
+        if x.sum() > 0:
+            x = x + x.sin()
+        else:
+            parts.append(x.square())
+        return torch.stack(parts).sum(0) if x[0, 0] > 0 else x
+
+
 def step_of(model: nn.Module) -> TrainingStep:
     return TrainingStep(
         model=model,
@@ -156,7 +175,8 @@ def test_experts_that_are_hit(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.provokes("FSDP-E0206")
-def test_what_python_remembers_is_refused(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("deciding", [Counted, Emptied])
+def test_what_python_remembers_is_refused(tmp_path: pathlib.Path, deciding: type) -> None:
     text = r"^test_decisions_apart.py:\d+: .*what one decision changes"
     with pytest.raises(ExportError, match=text):
-        export(step_of(Layered(Counted())), tmp_path)
+        export(step_of(Layered(deciding())), tmp_path)

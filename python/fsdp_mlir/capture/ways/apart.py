@@ -223,13 +223,31 @@ class Apart:
         return {**results, loss: checked(values, passes, text, results[loss])}
 
     def _require_apart(self) -> None:
-        """Raises ExportError where ways that part at several places are not what the changes say."""
+        """Raises ExportError where ways that part at several places are not what the changes say, or do
+        not end in an error that a place alone leads to."""
         numbers: dict[int, list[Optional[int]]] = {id(place): [None] for place in self._places}
         for number, (place, _) in enumerate(self._parting):
             numbers[id(place)].append(number)
         for taken in _samples([numbers[id(place)] for place in self._places]):
             if not self._is_way(taken):
                 raise too_many(self._line(self._places[-1]))
+        for number, place in enumerate(self._places):
+            for way in place.errors:
+                if not self._ends_always(way, place, self._places[:number]):
+                    raise too_many(self._line(place))
+
+    def _ends_always(self, way: Way, place: _Place, before: Sequence[_Place]) -> bool:
+        """Whether what ends in an error at a place does so where the step parts before it, too: at all
+        places, once with each of their ways."""
+        for number in range(max((len(other.others) for other in before), default=0)):
+            given: list[bool] = []
+            for other in before:
+                taken = [*other.others, self._first][min(number, max(0, len(other.others) - 1))]
+                given += taken.told[other.of(taken)]
+            end = self._way((*given, *way.told[place.begin :]))
+            if end.results is not None or end.told != (*given, *way.told[place.begin :]):
+                return False
+        return True
 
     def _is_way(self, taken: Sequence[Optional[int]]) -> bool:
         """Whether the step goes a way with the named changes as they say."""
