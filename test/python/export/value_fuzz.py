@@ -18,6 +18,8 @@ from fuzz_run import Batch, Fuzz
 from torch import Tensor, nn
 
 ROWS, LENGTH, WIDTH, CLASSES, WORDS = 6, 4, 4, 3, 5
+# There is a word for each row, too: the way that is not taken must not end a run by a place that
+# only the condition keeps in range (docs/training.md).
 HEAD = """import threading
 import torch
 import torch.nn.functional as F
@@ -30,10 +32,10 @@ class Model(nn.Module):
     def __init__(m):
         super().__init__()
         m.layer, m.head = nn.Linear(4, 4), nn.Linear(4, 3)
-        m.words = nn.Embedding(5, 4)
+        m.words = nn.Embedding(6, 4)
         m.experts = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
         m.register_buffer("mean", torch.zeros(4))
-        m.register_buffer("seen", torch.zeros(5))
+        m.register_buffer("seen", torch.zeros(6))
         m.register_buffer("queue", torch.rand(6, 4))
         m.register_buffer("pointer", torch.tensor(0))
         m.register_buffer("count", torch.tensor(0))
@@ -131,8 +133,8 @@ KINDS: dict[str, tuple[str, ...]] = {
         "torch.zeros(3, 4).index_add(0, y.clamp(min=0), h).square().sum()",
         "torch.zeros(6, 4).scatter_add(0, ids[:, None].expand(-1, 4), h).amax()",
         "torch.zeros(6, 4).index_put((ids,), h, accumulate=True).tanh().sum()",
-        "(F.one_hot(ids, 5).float().T @ h)[{places}].abs().sum()",
-        "torch.bincount(ids, minlength=5).float() @ m.words.weight.sum(-1)",
+        "(F.one_hot(ids, 6).float().T @ h)[{places}].abs().sum()",
+        "torch.bincount(ids, minlength=6).float() @ m.words.weight.sum(-1)",
         "F.cosine_similarity({rows}.sum(0), h.mean(0), dim=0)",
         "torch.cdist(h[{mask}], h).sum()",
         "{rows}.std(unbiased=False)",
@@ -185,7 +187,7 @@ STATEMENTS = (
     "i = {places}\nout = torch.zeros_like(h)\nout[i] = h[i] * 2\nh = h + out",
     "with torch.no_grad():\n    m.mean.lerp_(h[s].mean(0) if s.any() else h.mean(0), 0.1)",
     "with torch.no_grad():\n    m.mean.mul_(0.9).add_(h[s].sum(0), alpha=0.1)",
-    "with torch.no_grad():\n    m.seen += torch.bincount(ids[s], minlength=5)",
+    "with torch.no_grad():\n    m.seen += torch.bincount(ids[s], minlength=6)",
     "with torch.no_grad():\n    m.seen[ids] += 1",
     "with torch.no_grad():\n    m.queue[int(m.pointer)] = h[{place}]\n    m.pointer.add_(1).fmod_(6)",
     "with torch.no_grad():\n    m.queue[s] = h[s]",
