@@ -80,7 +80,8 @@ def is_one_of_three(m: Counts, y: Tensor) -> Tensor:
 
 
 def is_an_int(m: Counts, y: Tensor) -> Tensor:
-    return y * m.steps if isinstance(m.steps, int) and not isinstance(m.steps, (str, float)) else y
+    y = y * m.steps if isinstance(m.steps, int) and not isinstance(m.steps, (str, float)) else y
+    return y * m.table[m.steps] if type(m.steps) is int and isinstance(int, type) else y
 
 
 def is_printed(m: Counts, y: Tensor) -> Tensor:

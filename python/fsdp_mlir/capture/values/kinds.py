@@ -1,4 +1,5 @@
-"""What `isinstance(n, int)` is of a number that is a tensor: what it is of the number in eager mode."""
+"""What `isinstance(n, int)` and `type(n)` are of a number that is a tensor: what they are of the number
+in eager mode."""
 
 from __future__ import annotations
 
@@ -25,15 +26,42 @@ def kinds_of_numbers() -> Iterator[None]:
     """Within it, the user's own files find such a number to be an int or a float."""
     with contextlib.ExitStack() as stack:
         for module in own_modules():
-            if "isinstance" not in vars(module):
-                patch = mock.patch.object(module, "isinstance", _is_instance, create=True)
-                stack.enter_context(patch)
+            for name, asks in (("isinstance", _is_instance), ("type", _type_in(module))):
+                if name not in vars(module):
+                    stack.enter_context(mock.patch.object(module, name, asks, create=True))
         yield
+
+
+def _kind(number: ReadNumber) -> type:
+    return float if number.has_fraction else int
 
 
 def _is_instance(value: Any, kinds: Any) -> bool:
     if not isinstance(value, ReadNumber):
         return isinstance(value, kinds)
     if value.has_fraction or issubclass(int, kinds) or not issubclass(bool, kinds):
-        return issubclass(float if value.has_fraction else int, kinds)
+        return issubclass(_kind(value), kinds)
     raise DataDependentOutputException("isinstance")  # a flag that a step keeps is a number here
+
+
+def _type_in(module: ModuleType) -> type:
+    """What stands in for `type` in a module, for whose own `int` another class may stand in."""
+
+    class Asks(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            if len(args) != 1:
+                return type(*args, **kwargs)
+            kind = _kind(args[0]) if type(args[0]) is ReadNumber else type(args[0])
+            own = vars(module).get(kind.__name__) if kind in (int, float) else None
+            return own if isinstance(own, type) and issubclass(own, kind) else kind
+
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, type)
+
+        def __subclasscheck__(cls, other: type) -> bool:
+            return issubclass(other, type)
+
+    class Type(type, metaclass=Asks):
+        pass
+
+    return Type
