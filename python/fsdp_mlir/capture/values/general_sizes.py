@@ -63,8 +63,8 @@ def general_sizes() -> Iterator[None]:
 
 
 def _with_equal_rows(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A loss whose operands have equal numbers of rows, which a step is checked for, where these depend
-    on values, as of `h[y >= 0]` and `y[y >= 0]`."""
+    """A loss whose operands have equal numbers of rows, which a step is checked for, where these
+    depend on values, as of `h[y >= 0]` and `y[y >= 0]`."""
 
     @functools.wraps(original)
     def loss(rows: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

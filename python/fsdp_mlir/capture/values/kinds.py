@@ -1,5 +1,5 @@
-"""What `isinstance(n, int)` and `type(n)` are of a number that is a tensor: what they are of the number
-in eager mode."""
+"""What `isinstance(n, int)` and `type(n)` are of a number that is a tensor: what they are
+of the number in eager mode."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _FULL = frozenset("full full_like new_full".split())
 _OF_ITS_DTYPE = frozenset("masked_fill fill index_fill lerp".split())
 # Which compute in the dtype that a tensor and a number have together.
 _PROMOTING = frozenset("clamp clip clamp_min clamp_max where".split())
-# What to write in place of a power of a tensor, whose kernel is another one for each small exponent.
+# What to write in place of a power of a tensor, whose kernel is another one for some exponents.
 _POWERS = {
     **dict.fromkeys(("pow", "ipow", "float_power"), "an exponent: x ** torch.full((), n)"),
     "rpow": "the base of a power: torch.full((), n) ** x",
@@ -39,9 +39,9 @@ def takes_tensors(func: Any) -> bool:
 
 
 def require_takes_number(func: Any, kwargs: Mapping[str, Any]) -> None:
-    """Raises ExportError where no tensor has the bits of a number that `func` is given, and other code
-    for the same is known. A graph of Dynamo's has no line to name, which the step has where it runs.
-    """
+    """Raises ExportError where no tensor has the bits of a number that `func` is given, and other
+    code for the same is known. A graph of Dynamo's has no line to name, which the step has where it
+    runs."""
     power, number = _POWERS.get(plain_name(func)), "a number that it reads from a tensor or keeps"
     if power is not None:
         text = f"the step raises to a power by {number}; make it a tensor where it is {power}"

@@ -1,5 +1,5 @@
-"""What Python computes of two whole numbers by `<<`, `>>` and `**`, where the numbers are tensors of
-int64.
+"""What Python computes of two whole numbers by `<<`, `>>` and `**`, where the numbers are tensors
+of int64.
 
 Python's whole numbers have as many bits as they need. So a step ends with an error where a result
 does not fit, and where Python would raise, or give a number with a fraction.
