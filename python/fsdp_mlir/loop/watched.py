@@ -16,10 +16,11 @@ from ..errors import E, RunError
 from ..step.held_tensors import HeldTensors, version_of
 from ..step.names import plain_path
 from ..step.pairs import as_pairs_of
-from ..step.places import PYTORCH, innermost
+from ..step.places import PYTORCH, at_line, in_short, innermost
 from ..step.training_step import TrainingStep
 from .compiled_values import CompiledValues
 from .run_state import own_part
+from .watched_units import WatchedUnits
 
 # Whose code lies between what reads a tensor and what is told of it.
 _BETWEEN = (package.FOLDER, os.path.join(PYTORCH, "_dynamo"))
@@ -51,6 +52,7 @@ class WatchedModel:
             [state for _, state in states], self._values_are_read, self._gradient_is_read
         )
         self._compiled = CompiledValues(step)
+        self._units = WatchedUnits(step.model)
         self._run: Any = lambda: None
         self._said: set[str] = set()
 
@@ -59,9 +61,11 @@ class WatchedModel:
         self._run = run
 
     def check(self, session: Any) -> None:
-        """Raises RunError where a parameter was frozen, or released, since the step was compiled.
-        Warns, once each, where the script wrote a value that differs from the run's into a parameter
-        or a buffer, and where it changed what the step reads in Python."""
+        """Raises RunError where a parameter was frozen, or released, since the step was compiled, or
+        a unit made or given what changes numbers. Warns, once each, where the script wrote a value
+        that differs from the run's into a parameter or a buffer, where it changed what the step
+        reads in Python, and of hints to units."""
+        self._check_units()
         written: dict[str, torch.Tensor] = {}
         with torch._C.DisableTorchFunctionSubclass():
             for watched in self._watched:
@@ -95,6 +99,27 @@ class WatchedModel:
                 "changes an input of the step, a tensor without dimensions beside the batch; for "
                 "another mode of a module, compile the step anew, and give that run this one's "
                 "state_dict(optimizer=True)",
+            )
+
+    def _check_units(self) -> None:
+        for change in self._units.changes():
+            if change.is_number:
+                raise RunError(
+                    E.RUN_STATE,
+                    at_line(
+                        in_short(*change.line) if change.line else "",
+                        f"{change.text}, and a run trains by the plan that it has; call it before "
+                        "compile, or compile the step anew and give that run this one's "
+                        "state_dict(optimizer=True)",
+                    ),
+                )
+            if change.text in self._said:
+                continue
+            self._warn(
+                change.text,
+                f"{change.text}, and the plan goes on gathering and freeing parameters as it was "
+                "compiled to, which changes no number: call it before compile",
+                change.line,
             )
 
     def step_is_taken(self) -> None:
@@ -133,12 +158,14 @@ class WatchedModel:
         names = {id(watched.state()): watched.name for watched in self._watched}
         return {names.get(id(state), "a state"): state for state in states}
 
-    def _warn(self, what: str, text: str) -> None:
-        """Says `text` once, at the line of the script that is the cause."""
+    def _warn(self, what: str, text: str, line: Optional[tuple[str, int]] = None) -> None:
+        """Says `text` once, at the line of the script that is the cause: the one that runs now, where
+        none is given."""
         self._said.add(what)
         frame = sys._getframe(1)
         frame = innermost(frame, package.is_local) or frame
-        warnings.warn_explicit(text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno)
+        file, number = line or (frame.f_code.co_filename, frame.f_lineno)
+        warnings.warn_explicit(text, RuntimeWarning, file, number)
 
 
 def _refusal(watched: _Watched) -> RunError:

@@ -58,20 +58,25 @@ class FSDPModule:
         for module in self.modules() if recurse else [self]:
             if (unit := unit_of(module)) is not None:
                 unit.reshard_after_forward = reshard_after_forward
+                unit.is_said("reshard_after_forward")
 
     def set_modules_to_forward_prefetch(self, modules: list["FSDPModule"]) -> None:
         """Sets the modules whose gathers start, in this order, when this one's forward begins.
 
         An empty list leaves it to the schedule. A list changes no number.
         """
-        unit_of(self).forward_prefetch = _units(modules)
+        unit = unit_of(self)
+        unit.forward_prefetch = _units(modules)
+        unit.is_said("forward_prefetch")
 
     def set_modules_to_backward_prefetch(self, modules: list["FSDPModule"]) -> None:
         """Sets the modules whose gathers start, in this order, when this one's backward begins.
 
         An empty list leaves it to the schedule. A list changes no number.
         """
-        unit_of(self).backward_prefetch = _units(modules)
+        unit = unit_of(self)
+        unit.backward_prefetch = _units(modules)
+        unit.is_said("backward_prefetch")
 
     def set_unshard_in_backward(self, unshard_in_backward: bool) -> None:
         """Accepted: backward gathers the parameters that it reads, and no others."""
@@ -109,7 +114,8 @@ class FSDPModule:
         if not reshard_after_backward:
             warnings.warn(
                 "set_reshard_after_backward(False) keeps parameters whole from one micro-batch to "
-                "the next; the plan gathers them in each, which changes no number"
+                "the next; the plan gathers them in each, which changes no number",
+                stacklevel=2,
             )
 
     def no_sync(self) -> NoReturn:
@@ -133,7 +139,9 @@ class FSDPModule:
         require(
             valid and math.isfinite(factor) and factor > 0, "factor", "a number above 0", factor
         )
-        unit_of(self).gradient_divide_factor = float(factor)
+        unit = unit_of(self)
+        unit.gradient_divide_factor = float(factor)
+        unit.is_said("gradient_divide_factor")
 
     def set_reduce_scatter_divide_factor(self, factor: float) -> None:
         """The former name of `set_gradient_divide_factor`."""
@@ -196,4 +204,6 @@ def register_fsdp_forward_method(module: nn.Module, method_name: str) -> None:
         raise ExportError(
             E.STEP_ARGUMENT, f"{original_class(module).__name__} has no method {method_name}"
         )
-    unit_of(module).forward_methods.append((module, method_name))
+    unit = unit_of(module)
+    unit.forward_methods.append((module, method_name))
+    unit.is_said("forward_methods")

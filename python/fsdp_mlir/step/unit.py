@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterable, Iterator, Optional, Union
+from typing import Any, Callable, ClassVar, Iterable, Iterator, Optional, Union
 
 from torch import nn
 
+from .. import package
 from .mesh import DeviceMesh
+from .places import innermost
 from .policies import MixedPrecisionPolicy, OffloadPolicy
 
 _KEY = "_fsdp_unit"
@@ -23,6 +26,8 @@ class Unit:
         gradient_divide_factor: what the sums of its gradients are divided by; None: the number of
             ranks.
         forward_methods: methods that are forwards too.
+        lines: where a script said what the unit is, by the attribute: a file and a line.
+        changes: how often anything was said of any unit. A run asks it in each step.
         Others are the arguments of `fully_shard`.
     """
 
@@ -37,6 +42,14 @@ class Unit:
     backward_prefetch: list["Unit"] = field(default_factory=list, repr=False)
     gradient_divide_factor: Optional[float] = None
     forward_methods: list[tuple[nn.Module, str]] = field(default_factory=list, repr=False)
+    lines: dict[str, tuple[str, int]] = field(default_factory=dict, repr=False)
+    changes: ClassVar[int] = 0
+
+    def is_said(self, attribute: str) -> None:
+        """Notes that the caller's script says this attribute of the unit now."""
+        Unit.changes += 1
+        if (frame := innermost(sys._getframe(1), package.is_local)) is not None:
+            self.lines[attribute] = frame.f_code.co_filename, frame.f_lineno
 
 
 def unit_of(module: nn.Module) -> Optional[Unit]:
@@ -52,6 +65,7 @@ def enclosing_unit(module: nn.Module) -> Optional[Unit]:
 
 def take(unit: Unit) -> None:
     """Gives a unit its modules, and those below them that are in no unit yet."""
+    unit.is_said("modules")
     for module in _free(unit.modules):
         vars(module)[_KEY] = unit
 
