@@ -7,19 +7,22 @@ import os
 import sys
 import warnings
 import weakref
-from typing import Any, Optional
+import zlib
+from typing import Any, Iterator, Optional
 
 import torch
 
 from .. import package
 from ..errors import E, RunError
 from ..step.held_tensors import HeldTensors, version_of
+from ..step.memory import is_freed
 from ..step.names import plain_path
 from ..step.pairs import as_pairs_of
 from ..step.places import PYTORCH, at_line, in_short, innermost
 from ..step.training_step import TrainingStep
 from .compiled_values import CompiledValues
 from .run_state import own_part
+from .watched_modules import WatchedModules
 from .watched_units import WatchedUnits
 
 # Whose code lies between what reads a tensor and what is told of it.
@@ -29,30 +32,48 @@ _CLIPPING = os.path.join(PYTORCH, "nn", "utils", "clip_grad.py")
 
 @dataclasses.dataclass
 class _Watched:
-    """A parameter or a buffer of the model, as it was at the last check."""
+    """A parameter or a buffer of the model, as it was at the last check.
+
+    Attributes:
+        owner, table, key: the module that has it, in which of its tables, and its name there.
+        bytes: a sum of its bytes, until the first step: a write to `p.data` has no version. From then
+            on, who reads `p.data` is told of.
+    """
 
     name: str
+    owner: weakref.ref[torch.nn.Module]
+    table: str
+    key: str
     state: weakref.ref[torch.Tensor]
     trainable: bool
     version: int
+    bytes: Optional[int]
+
+    def is_written(self, state: torch.Tensor) -> bool:
+        """Whether `state`, which is at its place now, was written to since the last check, or put
+        there."""
+        version, had_bytes = version_of(state), self.bytes
+        self.bytes = None
+        if self.state() is not state or self.version != version:
+            self.state, self.version = weakref.ref(state), version
+            return True
+        return had_bytes is not None and had_bytes != _sum_of_bytes(state)
 
 
 class WatchedModel:
     """Watches the model that a run was compiled from. The script may still hold it; the run does not."""
 
     def __init__(self, step: TrainingStep) -> None:
-        states = [*step.model.named_parameters(), *step.model.named_buffers()]
-        self._watched = [
-            _Watched(plain_path(path), weakref.ref(state), state.requires_grad, version_of(state))
-            for path, state in states
-        ]
+        self._watched = list(_states(step.model))
         # Scripts of several losses freeze and release each turn's parameters in every step.
         self._may_freeze = len(step.turns) > 1
         self._held = HeldTensors(
-            [state for _, state in states], self._values_are_read, self._gradient_is_read
+            [state for watched in self._watched if (state := watched.state()) is not None],
+            self._values_are_read,
+            self._gradient_is_read,
         )
         self._compiled = CompiledValues(step)
-        self._units = WatchedUnits(step.model)
+        self._units, self._modules = WatchedUnits(step.model), WatchedModules(step)
         self._run: Any = lambda: None
         self._said: set[str] = set()
 
@@ -67,18 +88,21 @@ class WatchedModel:
         reads in Python, and of hints to units."""
         self._check_units()
         written: dict[str, torch.Tensor] = {}
+        gone = None
         with torch._C.DisableTorchFunctionSubclass():
             for watched in self._watched:
-                state = watched.state()
-                if state is None:  # the state is gone, or the whole model is
+                if (owner := watched.owner()) is None:  # the whole model may be gone
+                    continue
+                if (state := getattr(owner, watched.table).get(watched.key)) is None:
+                    gone = gone or watched.name
                     continue
                 if state.requires_grad != watched.trainable and not self._may_freeze:
                     raise _refusal(watched)
-                if version_of(state) != watched.version:
-                    watched.version = version_of(state)
+                if watched.is_written(state):
                     written[watched.name] = state
             if "compiled" not in self._said:
                 self._check_compiled()
+            self._check_modules(gone)
             if not written or "written" in self._said:
                 return
             name = _first_that_differs(written, session)
@@ -99,6 +123,23 @@ class WatchedModel:
                 "changes an input of the step, a tensor without dimensions beside the batch; for "
                 "another mode of a module, compile the step anew, and give that run this one's "
                 "state_dict(optimizer=True)",
+            )
+
+    def _check_modules(self, gone: Optional[str]) -> None:
+        """`gone` is a parameter or a buffer that is no longer in its module."""
+        if "replaced" not in self._said and (name := self._modules.replaced() or gone) is not None:
+            self._warn(
+                "replaced",
+                f"{name} of the model was replaced or removed after the step was compiled, and the "
+                "run trains the one that it was compiled for: compile the step anew, and give that "
+                "run this one's state_dict()",
+            )
+        if "hooked" not in self._said and (name := self._modules.hooked()) is not None:
+            self._warn(
+                "hooked",
+                f"{name} was given a hook after the step was compiled, and the run does not call it, "
+                "since no Python runs while a plan does: a forward hook that computes belongs into "
+                "the model before compile, and what hooks record, give as metrics= or outputs=",
             )
 
     def _check_units(self) -> None:
@@ -166,6 +207,36 @@ class WatchedModel:
         frame = innermost(frame, package.is_local) or frame
         file, number = line or (frame.f_code.co_filename, frame.f_lineno)
         warnings.warn_explicit(text, RuntimeWarning, file, number)
+
+
+def _states(model: torch.nn.Module) -> Iterator[_Watched]:
+    """Each parameter and buffer once, parameters first."""
+    found: dict[int, _Watched] = {}
+    for kind in ("_parameters", "_buffers"):
+        for path, module in model.named_modules():
+            for key, state in getattr(module, kind).items():
+                if state is not None and id(state) not in found:
+                    found[id(state)] = _Watched(
+                        plain_path(f"{path}.{key}".lstrip(".")),
+                        weakref.ref(module),
+                        kind,
+                        key,
+                        weakref.ref(state),
+                        state.requires_grad,
+                        version_of(state),
+                        _sum_of_bytes(state),
+                    )
+    return iter(found.values())
+
+
+def _sum_of_bytes(state: torch.Tensor) -> Optional[int]:
+    """None of a tensor without memory of its own, as on `meta`."""
+    if type(state) not in (torch.Tensor, torch.nn.Parameter) or state.is_meta:
+        return None
+    if state.layout != torch.strided or is_freed(state):
+        return None
+    plain = state.detach().resolve_conj().cpu().reshape(-1)
+    return zlib.crc32(plain.view(torch.uint8).numpy())
 
 
 def _refusal(watched: _Watched) -> RunError:
