@@ -8,6 +8,7 @@ import os
 from typing import Any, Callable, Mapping, TypeVar
 
 import numpy as np
+import torch
 
 from ..errors import BatchError, E, RunError
 
@@ -79,6 +80,12 @@ def of_one_batch(method: Method) -> Method:
             if run.size > 1:
                 run._session.leave(text)
             raise BatchError(E.BATCH, text)
+        if torch._C._is_any_autocast_enabled():
+            raise RunError(
+                E.RUN_STATE,
+                "the run is called under torch.autocast, and a plan has the casts that its loss had "
+                "when it was compiled; write `with torch.autocast` into the loss, not around the call",
+            )
         return method(run, *given, **named)
 
     return checked  # type: ignore[return-value]

@@ -107,13 +107,14 @@ class Run:
     that leaves the context is told to the other ranks, of a DataLoader with its worker and sample.
     """
 
-    __slots__ = ("_open", "_followed", "_step", "rank", "size", "notes", "__weakref__")
+    __slots__ = ("_open", "_followed", "_step", "_has_grad", "rank", "size", "notes", "__weakref__")
 
     def __init__(self, session: Any) -> None:
         self._open: Any = session
         self._followed: Optional[FollowedOptimizer] = None
         # Looked up once: between two steps what looks up has left the caches.
         self._step: Any = session.step
+        self._has_grad = torch.is_grad_enabled()  # a script may have none throughout
         self.rank: int = session.rank
         self.size: int = session.size
         self.notes: list[str] = session.notes
@@ -150,6 +151,13 @@ class Run:
         Raises:
             BatchError: the batch is not what the plan reads. A rank that is alone goes on after it.
         """
+        if self._has_grad and not torch.is_grad_enabled():
+            raise RunError(
+                E.RUN_STATE,
+                "a step is taken where gradients are off, as in torch.no_grad(), and it would train "
+                "all the same; run.eval(batch) evaluates, and eval_data= of TrainingStep makes its "
+                "program",
+            )
         return self._step(batch)
 
     def _follow(self, optimizer: FollowedOptimizer) -> None:

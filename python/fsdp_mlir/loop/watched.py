@@ -17,8 +17,9 @@ from ..errors import E, RunError
 from ..step.held_tensors import HeldTensors, version_of
 from ..step.memory import is_freed
 from ..step.names import plain_path
+from ..step.optimizer_list import parts_of
 from ..step.pairs import as_pairs_of
-from ..step.places import PYTORCH, at_line, in_short, innermost
+from ..step.places import PYTORCH, at_line, in_short, innermost, own_line
 from ..step.training_step import TrainingStep
 from .compiled_values import CompiledValues
 from .run_state import own_part
@@ -28,6 +29,13 @@ from .watched_units import WatchedUnits
 # Whose code lies between what reads a tensor and what is told of it.
 _BETWEEN = (package.FOLDER, os.path.join(PYTORCH, "_dynamo"))
 _CLIPPING = os.path.join(PYTORCH, "nn", "utils", "clip_grad.py")
+# What fails where no parameter has a gradient, by an error that does not say so.
+_NEEDS_GRADIENTS = {
+    (_CLIPPING, "clip_grad_value_"): "give TrainingStep clip_grad_value= and leave the call out",
+    (os.path.join(PYTORCH, "amp", "grad_scaler.py"), "_unscale_grads_"): (
+        "give TrainingStep scaler= and leave the scaler out of the loop"
+    ),
+}
 
 
 @dataclasses.dataclass
@@ -74,8 +82,22 @@ class WatchedModel:
         )
         self._compiled = CompiledValues(step)
         self._units, self._modules = WatchedUnits(step.model), WatchedModules(step)
+        self._step, self._arguments = weakref.ref(step), _arguments(step)
+        self._has_states: Optional[bool] = None  # before the first step
+        self._watch_states(step)
         self._run: Any = lambda: None
         self._said: set[str] = set()
+
+    def _watch_states(self, step: TrainingStep) -> None:
+        this = weakref.ref(self)
+
+        def hook(optimizer: torch.optim.Optimizer) -> None:
+            if (watching := this()) is not None:
+                watching._states_are_read(optimizer)
+
+        for optimizer in parts_of(step.optimizer):
+            handle = optimizer.register_state_dict_pre_hook(hook)
+            weakref.finalize(self, handle.remove).atexit = False
 
     def follow(self, run: "weakref.ref[Any]") -> None:
         """Compares with what this run has, where the script uses the model."""
@@ -102,6 +124,8 @@ class WatchedModel:
                     written[watched.name] = state
             if "compiled" not in self._said:
                 self._check_compiled()
+            if "arguments" not in self._said:
+                self._check_arguments()
             self._check_modules(gone)
             if not written or "written" in self._said:
                 return
@@ -163,10 +187,23 @@ class WatchedModel:
                 change.line,
             )
 
+    def _check_arguments(self) -> None:
+        if (step := self._step()) is None or (now := _arguments(step)) == self._arguments:
+            return
+        name = next(name for name in now if now[name] != self._arguments.get(name))
+        self._warn(
+            "arguments",
+            f"{name} of the TrainingStep was set after the step was compiled, and the run goes on with "
+            "what it was compiled for: compile the step anew, and give that run this one's "
+            "state_dict(optimizer=True)",
+        )
+
     def step_is_taken(self) -> None:
-        """From now on the model's values are old."""
-        if not self._said >= {"values", "gradient"}:
-            self._held.hold()
+        """From now on the model's values are old, and the optimizer's states."""
+        if self._has_states is None:
+            session = self._run()._session
+            self._has_states = any(entry["role"] == "optimizer" for entry in session.states())
+        self._held.hold()
 
     def _values_are_read(self, states: list[torch.Tensor]) -> None:
         if "values" in self._said:
@@ -183,16 +220,37 @@ class WatchedModel:
             )
 
     def _gradient_is_read(self, state: torch.Tensor) -> None:
-        reader = innermost(sys._getframe(1), lambda file: not file.startswith(_BETWEEN))
+        name = next(iter(self._named([state])))
+        reader = frame = innermost(sys._getframe(1), lambda file: not file.startswith(_BETWEEN))
+        for _ in range(2):  # a comprehension has a frame of its own
+            if frame is None:
+                break
+            if mend := _NEEDS_GRADIENTS.get((frame.f_code.co_filename, frame.f_code.co_name)):
+                text = (
+                    f"{frame.f_code.co_name} reads the gradient of {name}, and the model has none: "
+                )
+                text += f"the run has computed its gradients and updated its parameters; {mend}"
+                raise RunError(E.RUN_STATE, at_line(own_line(frame), text))
+            frame = frame.f_back
         file = reader.f_code.co_filename if reader is not None else ""
         if "gradient" in self._said or not (file == _CLIPPING or package.is_local(file)):
             return
         self._warn(
             "gradient",
-            f"the gradient of {next(iter(self._named([state])))} is read, and the model has none: "
+            f"the gradient of {name} is read, and the model has none: "
             "the run has computed its gradients and updated its parameters. TrainingStep takes "
             "clip_grad_norm=, clip_grad_value= and scaler=; what else changes or reads gradients "
             "belongs into `step` of a subclass of the optimizer",
+        )
+
+    def _states_are_read(self, optimizer: torch.optim.Optimizer) -> None:
+        if not self._has_states or any(optimizer.state.values()) or "states" in self._said:
+            return
+        self._warn(
+            "states",
+            "state_dict() of the optimizer is read, and it has no state: the run updates parameters "
+            "with states of its own. run.checkpoint(folder) writes them, and "
+            "run.state_dict(optimizer=True) has them by name",
         )
 
     def _named(self, states: list[torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -227,6 +285,11 @@ def _states(model: torch.nn.Module) -> Iterator[_Watched]:
                         _sum_of_bytes(state),
                     )
     return iter(found.values())
+
+
+def _arguments(step: TrainingStep) -> dict[str, int]:
+    """What a step is made of, by identity: none of it is kept alive."""
+    return {name: id(value) for name, value in vars(step).items()}
 
 
 def _sum_of_bytes(state: torch.Tensor) -> Optional[int]:

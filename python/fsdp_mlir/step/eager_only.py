@@ -19,8 +19,21 @@ def check_eager_only(step: TrainingStep) -> None:
     """Warns of a model in eval().
 
     Raises:
-        ExportError: the optimizer's `step` is not its class's.
+        ExportError: the optimizer's `step` is not its class's, or the step is exported in a mode of
+            PyTorch's that is not the step's own.
     """
+    if torch._C._is_any_autocast_enabled():
+        raise ExportError(
+            E.MODEL_WRAPPED,
+            "the step is exported under torch.autocast, which would cast the optimizer too; write "
+            "`with torch.autocast` into the loss, whose casts a plan has",
+        )
+    if torch.is_inference_mode_enabled():
+        raise ExportError(
+            E.MODEL_WRAPPED,
+            "the step is exported under torch.inference_mode, in which nothing has a gradient; leave "
+            "it before",
+        )
     for optimizer in parts_of(step.optimizer):
         replaced = vars(optimizer).get("step")
         own = inspect.unwrap(type(optimizer).step)

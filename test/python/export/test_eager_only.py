@@ -177,3 +177,18 @@ def test_what_programs_have_in_common_is_said_once(tmp_path: pathlib.Path) -> No
     exported = export(step, tmp_path)
     assert len(exported.metadata["programs"]) == 4
     assert len(exported.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    "mode, words",
+    (
+        (lambda: torch.autocast("cpu", torch.bfloat16), "under torch.autocast, .* into the loss"),
+        (torch.inference_mode, "under torch.inference_mode, .* leave it before"),
+    ),
+)
+def test_modes_around_an_export(mode: Any, words: str, tmp_path: pathlib.Path) -> None:
+    step = classify(two_layers())
+    with mode(), pytest.raises(ExportError, match=words):
+        export(step, tmp_path)
+    with torch.no_grad():
+        export(step, tmp_path)

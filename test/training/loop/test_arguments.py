@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 import fsdp_mlir
 
@@ -26,6 +27,27 @@ def test_a_run_is_called_with_one_batch(compile_step: Compile) -> None:
                 call(**batch)
         run(batch=batch)
         assert run.step == 1
+
+
+def test_modes_around_a_call(compile_step: Compile) -> None:
+    """Tests that an evaluation that would train is refused, and an autocast that would cast nothing;
+    and that a script may have no gradients throughout."""
+    batch = next(calls.batches())
+    compiled = compile_step("mesh=1")
+    with fsdp_mlir.load(compiled.plan, compiled.weights) as run:
+        with torch.no_grad():
+            run.eval(batch)
+            with pytest.raises(fsdp_mlir.RunError, match=r"no_grad\(\), .*; run.eval\(batch\)"):
+                run(batch)
+        with torch.autocast("cpu", torch.bfloat16):
+            for call in (run, run.eval):
+                with pytest.raises(
+                    fsdp_mlir.RunError, match="under torch.autocast.* into the loss"
+                ):
+                    call(batch)
+        assert run.step == 0
+    with torch.no_grad(), fsdp_mlir.load(compiled.plan, compiled.weights) as run:
+        run(batch)
 
 
 @pytest.mark.parametrize(

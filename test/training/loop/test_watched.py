@@ -13,7 +13,6 @@ from typing import Callable
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils import prune
 
 import fsdp_mlir
 from fsdp_mlir import RunError, TrainingStep
@@ -119,39 +118,6 @@ def test_values_from_before_the_first_step_are_warned_of(tmp_path: pathlib.Path)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             run({"x": X})
-
-
-REPLACED: dict[str, Callable[[nn.Module], object]] = {
-    "^0 of the model was replaced or removed": lambda m: setattr(m, "0", nn.Linear(6, 5)),
-    "^1 of the model was replaced or removed": lambda m: m.__delattr__("1"),
-    "^0.weight of the model was replaced or removed": lambda m: prune.identity(m[0], "weight"),
-    "^0 of the model was given a hook": lambda m: m[0].register_forward_hook(lambda *_: None),
-    "^1.bias of the model was given a hook": lambda m: m[1].bias.register_hook(lambda g: 2 * g),
-}
-
-
-def test_modules_and_hooks_that_come_after_the_plan_are_warned_of(tmp_path: pathlib.Path) -> None:
-    for said, change in REPLACED.items():
-        model = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 2))
-        model[0].register_forward_pre_hook(lambda module, inputs: None)
-        step = training_step(model)
-        with fsdp_mlir.compile(step, out=tmp_path) as run:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                nn.Linear(2, 2).register_forward_hook(lambda *_: None)
-                model[1].register_forward_hook(lambda *_: None).remove()
-                model.unused = nn.Linear(2, 2)
-                run({"x": X})
-            change(model)
-            with pytest.warns(RuntimeWarning, match=said) as found:
-                run({"x": X})
-            assert __file__ in [warning.filename for warning in found]
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                run({"x": X})
-    with fsdp_mlir.compile(training_step(nn.Linear(6, 5)), out=tmp_path) as run:
-        step.optimizer.register_step_post_hook(lambda *_: None)
-        run({"x": X})
 
 
 class Switched(nn.Linear):
@@ -267,6 +233,57 @@ def test_gradients_that_a_script_reads_are_warned_of(what: str, tmp_path: pathli
             warnings.simplefilter("error")
             run({"x": X})
             GRADIENTS[what](model)
+
+
+CALLS: dict[str, Callable[[TrainingStep], object]] = {
+    "clip_grad_value_ reads .*; give TrainingStep clip_grad_value=": lambda step: (
+        nn.utils.clip_grad_value_(step.model.parameters(), 1.0)
+    ),
+    "_unscale_grads_ reads .*; give TrainingStep scaler=": lambda step: (
+        SCALER.step(step.optimizer)
+    ),
+}
+SCALER = torch.amp.GradScaler("cpu", 1.0)
+SCALER.scale(torch.ones(()))
+
+
+def test_calls_that_need_gradients_are_refused(tmp_path: pathlib.Path) -> None:
+    """Tests that they end in an error that says why, in each pass of the loop, and by the line."""
+    model = nn.Linear(6, 5)
+    step = training_step(model)
+    with fsdp_mlir.compile(step, out=tmp_path) as run:
+        run({"x": X})
+        for said, call in [*CALLS.items(), *CALLS.items()]:
+            with pytest.raises(RunError, match=rf"^test_watched.py:\d+: {said}"):
+                call(step)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                model(X)
+            run({"x": X})
+
+
+def test_an_optimizers_states_that_a_script_saves_are_warned_of(tmp_path: pathlib.Path) -> None:
+    """Tests that a checkpoint without the run's states is no silent one, also when the run is over;
+    plain SGD has none to save."""
+    step = training_step(model := nn.Linear(6, 5))
+    with fsdp_mlir.compile(step, out=tmp_path) as run, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run({"x": X})
+        step.optimizer.state_dict()
+    momentum = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    step = TrainingStep(model, step.loss, momentum, {"x": X})
+    with fsdp_mlir.compile(step, out=tmp_path) as run:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            step.optimizer.state_dict()
+            copy.deepcopy(step.optimizer)
+            run({"x": X})
+    with pytest.warns(RuntimeWarning, match=r"^state_dict\(\) of the optimizer .*run.state_dict"):
+        step.optimizer.state_dict()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        step.optimizer.state_dict()
 
 
 class Settings:
