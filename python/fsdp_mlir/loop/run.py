@@ -107,11 +107,22 @@ class Run:
     that leaves the context is told to the other ranks, of a DataLoader with its worker and sample.
     """
 
-    __slots__ = ("_open", "_followed", "_step", "_has_grad", "rank", "size", "notes", "__weakref__")
+    __slots__ = (
+        "_open",
+        "_followed",
+        "_watched",
+        "_step",
+        "_has_grad",
+        "rank",
+        "size",
+        "notes",
+        "__weakref__",
+    )
 
     def __init__(self, session: Any) -> None:
         self._open: Any = session
         self._followed: Optional[FollowedOptimizer] = None
+        self._watched: Optional[WatchedModel] = None
         # Looked up once: between two steps what looks up has left the caches.
         self._step: Any = session.step
         self._has_grad = torch.is_grad_enabled()  # a script may have none throughout
@@ -176,7 +187,7 @@ class Run:
     def _watch(self, model: WatchedModel) -> None:
         """Looks before each step whether the script has changed what is to be trained, and after it
         whether the script uses what it no longer has."""
-        step, session = self._step, self._session
+        self._watched, step, session = model, self._step, self._session
         model.follow(weakref.ref(self))
 
         def watched(batch: StepBatch) -> Any:
@@ -300,6 +311,8 @@ class Run:
         from .run_state import load_state_dict
 
         load_state_dict(self._session, states)
+        if self._watched is not None:
+            self._watched.run_is_given(self._session)
 
     def copy_to(self, model: torch.nn.Module) -> None:
         """Gives a model's parameters and persistent buffers the trained values, whole on each rank.
@@ -314,6 +327,8 @@ class Run:
 
         release_model(model)
         copy_to(self._session, model)
+        if self._watched is not None:
+            self._watched.is_copied_to(model)
 
     def close(self) -> None:
         """Ends the run. A rank that still waits for this one raises RankFailure. Tensors of

@@ -8,7 +8,7 @@ import sys
 import warnings
 import weakref
 import zlib
-from typing import Any, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional
 
 import torch
 
@@ -129,7 +129,7 @@ class WatchedModel:
             self._check_modules(gone)
             if not written or "written" in self._said:
                 return
-            name = _first_that_differs(written, session)
+            name = _first_that_differs(written, session, lambda name: True)
         if name is not None:
             self._warn(
                 "written",
@@ -148,6 +148,20 @@ class WatchedModel:
                 "another mode of a module, compile the step anew, and give that run this one's "
                 "state_dict(optimizer=True)",
             )
+
+    def is_copied_to(self, model: torch.nn.Module) -> None:
+        """Takes the values of `model` for the run's, which has just given it these."""
+        self._agree(set(map(id, (*model.parameters(), *model.buffers()))))
+
+    def run_is_given(self, session: Any) -> None:
+        """Takes the model's values for the run's, which has got some, if they cannot be compared."""
+        if any(entry["local"] is None for entry in session.states()):
+            self._agree({id(watched.state()) for watched in self._watched})
+
+    def _agree(self, states: set[int]) -> None:
+        for watched in self._watched:
+            if (state := watched.state()) is not None and id(state) in states:
+                watched.is_written(state)
 
     def _check_modules(self, gone: Optional[str]) -> None:
         """`gone` is a parameter or a buffer that is no longer in its module."""
@@ -210,7 +224,11 @@ class WatchedModel:
             return
         session = getattr(self._run(), "_open", None)
         named = self._named(states)
-        name = next(iter(named)) if session is None else _first_that_differs(named, session)
+        trained = {watched.name for watched in self._watched if watched.trainable}
+        if session is None:
+            name: Optional[str] = next(iter(named))
+        else:
+            name = _first_that_differs(named, session, trained.__contains__)
         if name is not None:
             self._warn(
                 "values",
@@ -312,12 +330,19 @@ def _refusal(watched: _Watched) -> RunError:
     )
 
 
-def _first_that_differs(states: dict[str, torch.Tensor], session: Any) -> Optional[str]:
+def _first_that_differs(
+    states: dict[str, torch.Tensor], session: Any, is_old: Callable[[str], bool]
+) -> Optional[str]:
     """The name of the first parameter or buffer among `states` that differs from the run's on this
-    rank. A write need not make a difference: `copy_to` writes the run's own values."""
+    rank. A write need not make a difference: `copy_to` writes the run's own values. `is_old` says it
+    of a parameter whose piece on this rank is no rows of it, as in the layout `flat`."""
     for entry in session.states():
         name, own = entry["name"], entry["local"]
-        if entry["role"] not in ("parameter", "buffer") or name not in states or own is None:
+        if entry["role"] not in ("parameter", "buffer") or name not in states:
+            continue
+        if own is None:
+            if is_old(name):
+                return name
             continue
         whole = as_pairs_of(states[name].detach(), entry["shape"])
         part = own_part(whole, entry, session)

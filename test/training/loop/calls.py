@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 import time
+import warnings
 from typing import Any
 
 import torch
@@ -302,6 +303,35 @@ def compile_and_train(
     how = {"rendezvous": meeting, "cache_dir": cache, "pipeline": pipeline}
     with fsdp_mlir.compile(training_step([]), **how, timeout=timeout) as run:
         return [run.mean({"loss": run(next(feed))})["loss"] for _ in range(steps)]
+
+
+def said_of_the_model(meeting: str, cache: str, pipeline: str) -> list[list[str]]:
+    """What is said where the model has the run's values, where it is read, and where it is written."""
+    from .step import training_step
+
+    step, batch = training_step([]), next(batches())
+    model, said = step.model, []
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+
+    def give_back() -> None:
+        run.copy_to(model)
+        model.first.weight.sum()
+        run.load_state_dict(start)
+        run(batch)
+
+    def write() -> None:
+        model.load_state_dict(start)
+        run(batch)
+
+    how = {"rendezvous": meeting, "cache_dir": cache, "pipeline": pipeline}
+    with fsdp_mlir.compile(step, **how) as run:
+        run(batch)
+        for use in (give_back, lambda: model.first.weight.sum(), write):
+            with warnings.catch_warnings(record=True) as found:
+                warnings.simplefilter("always", RuntimeWarning)
+                use()
+            said.append([str(w.message) for w in found if w.category is RuntimeWarning])
+    return said
 
 
 def compile_badly(meeting: str, cache: str) -> tuple[str, str]:

@@ -201,3 +201,19 @@ def test_an_interrupt_ends_a_wait(
     assert kind == "KeyboardInterrupt"
     assert other == "RankFailure"
     assert words.startswith("rank 0 failed: it was interrupted")
+
+
+@pytest.mark.parametrize("layout", ("dim0", "flat"))
+def test_the_model_is_watched_on_two_ranks(
+    layout: str, ranks: Ranks, tmp_path: pathlib.Path
+) -> None:
+    """Tests that old values are told of also where a rank's piece of a parameter is no rows of it."""
+    arguments = ranks.meeting(), str(tmp_path), f"shard-layout={layout}"
+    for fine, read, written in ranks.call("said_of_the_model", *arguments):
+        assert fine == []
+        assert [text.partition(", and")[0] for text in read] == [
+            "first.weight of the model is read"
+        ]
+        assert [text.partition(" after")[0] for text in written] == [
+            "first.weight of the model was written to"
+        ]
