@@ -302,6 +302,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """The command line; returns the exit status."""
     options = _parser().parse_args(argv)
     warnings.showwarning = _show_warning
+    step: Optional[TrainingStep] = None
     try:
         if Path(options.output).suffix != ".pt":
             raise ExportError(E.FLAG, f"{options.output}: the archive's name must end in .pt")
@@ -315,7 +316,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except (Exception, SystemExit) as error:
         if options.traceback:
             traceback.print_exc()
-        if (text := words_of(error, options.step)) is None:
+        if (text := words_of(error, options.step, step.made_at if step else "")) is None:
             raise
         print(f"error: {text}", file=sys.stderr)
         return 1

@@ -17,7 +17,7 @@ from ..errors import E, ExportError, note
 from ..step.eager_only import no_side_effects
 from ..step.memory import storage_of
 from ..step.names import StateNames
-from ..step.places import at_line
+from ..step.places import at_line, line_of_definition
 from ..step.programs import StepProgram
 from ..step.training_step import TrainingStep
 from .between_steps import other_numbers, say_kept, states_unread
@@ -44,7 +44,7 @@ from .operators.sequences import static_sequences
 from .operators.sparse import dense_gradients, gradients_through_to_dense
 from .operators.torchscript_code import plain_torchscript
 from .state.reached import Holder, Reached
-from .step_loss import StepLoss
+from .step_loss import ResultRefused, StepLoss
 from .traced_step import traced_step, give_static_sizes
 from .values.general_sizes import general_sizes
 
@@ -103,7 +103,10 @@ def capture(
         samples = None if outputs is None else step.batch_size
         trace = functools.partial(traced_step, wrapper, inputs, names, fake_mode, samples)
         trace = functools.partial(_trace_with_settled, trace, names)
-        traced = _trace_with_holders(trace, Reached(wrapper).holders, names, step)
+        try:
+            traced = _trace_with_holders(trace, Reached(wrapper).holders, names, step)
+        except ResultRefused as refused:
+            raise refused.at_its_line(step) from None
     give_static_sizes(traced)
     require_one_dtype(traced.module.graph)
     if training:
@@ -116,9 +119,12 @@ def capture(
         held = " of its optimizer" if wanted.turn else ""
         raise ExportError(
             E.NO_GRADIENT,
-            f"the loss{of} reaches no trainable parameter{held}; check that the loss uses the "
-            "model's output, that no item(), detach() or no_grad() is in between, and that "
-            "parameters have requires_grad",
+            at_line(
+                line_of_definition(wanted.turns[0].loss),
+                f"the loss{of} reaches no trainable parameter{held}; check that the loss uses the "
+                "model's output, that no item(), detach() or no_grad() is in between, and that "
+                "parameters have requires_grad",
+            ),
         )
     return program
 

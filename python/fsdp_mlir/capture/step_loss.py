@@ -8,6 +8,7 @@ import torch
 
 from ..dtypes import short_name
 from ..errors import E, ExportError
+from ..step.places import at_line, line_of_definition
 from ..step.turns import Turn
 from .context import SharedForward
 from .values.python_floats import read_value
@@ -70,6 +71,22 @@ class StepLoss(torch.nn.Module):
         return whole, results
 
 
+class ResultRefused(ExportError):
+    """What a step returns is none that a program can give. `of` says which function returns it:
+    `loss`, `metrics` or `outputs`."""
+
+    def __init__(self, of: str, message: str) -> None:
+        super().__init__(E.STEP_RESULT, message)
+        self.of = of
+
+    def at_its_line(self, step: Any) -> ExportError:
+        """The same with the line where that function of `step` is defined, if there is one alone."""
+        functions = {"outputs": [step.outputs], "loss": [turn.loss for turn in step.turns]}
+        functions["metrics"] = [turn.metrics for turn in step.turns]
+        lines = [line_of_definition(f) for f in functions[self.of] if f is not None]
+        return ExportError(self.kind, at_line(lines[0] if len(lines) == 1 else "", self.message))
+
+
 def _as_scalar(value: Any) -> Any:
     """A tensor of one element without dimensions, as `backward()` and `item()` take it with some."""
     if isinstance(value, torch.Tensor) and value.dim() != 0 and value.numel() == 1:
@@ -96,41 +113,43 @@ def check_outputs(loss: Any, metrics: Mapping[str, Any], samples: Optional[int])
     """
     if not isinstance(loss, torch.Tensor):
         what = type(loss).__name__
-        raise ExportError(
-            E.STEP_RESULT,
+        raise ResultRefused(
+            "loss",
             f"loss returns {what}, which does not depend on the step's tensors; return the scalar "
             "loss tensor itself",
         )
     what = "metric" if samples is None else "output"
+    others = f"{what}s"
     if "loss" in metrics:
-        raise ExportError(
-            E.STEP_RESULT, f"{what}s returns loss, which is the loss's own name; call it another"
+        raise ResultRefused(
+            others, f"{what}s returns loss, which is the loss's own name; call it another"
         )
     for name in metrics:
         if not name.isprintable():
-            raise ExportError(
-                E.STEP_RESULT, f"the {what} {name!r} has a name that cannot be printed; rename it"
+            raise ResultRefused(
+                others, f"the {what} {name!r} has a name that cannot be printed; rename it"
             )
     named = {"loss": loss, **{f"{what} {name}": value for name, value in metrics.items()}}
     for name, value in named.items():
+        of = "loss" if name == "loss" else others
         if not isinstance(value, torch.Tensor):
-            raise ExportError(
-                E.STEP_RESULT,
+            raise ResultRefused(
+                of,
                 f"{name} is {type(value).__name__}, which is no tensor of the step; return a "
                 "scalar tensor, or leave it out",
             )
         if value.dim() != 0 and (samples is None or name == "loss"):
-            raise ExportError(
-                E.STEP_RESULT,
+            raise ResultRefused(
+                of,
                 f"{name} has shape {list(value.shape)}; return a scalar, such as its mean()",
             )
         if value.dim() != 0 and value.shape[0] != samples:
-            raise ExportError(
-                E.STEP_RESULT,
+            raise ResultRefused(
+                of,
                 f"{name} has shape {list(value.shape)}; dimension 0 of what outputs return is the "
                 f"sample, and a batch has {samples}",
             )
         if name == "loss" and not value.dtype.is_floating_point:
-            raise ExportError(
-                E.STEP_RESULT, f"loss is {short_name(value.dtype)}; return a floating-point scalar"
+            raise ResultRefused(
+                of, f"loss is {short_name(value.dtype)}; return a floating-point scalar"
             )

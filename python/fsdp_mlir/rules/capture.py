@@ -113,8 +113,9 @@ def _check_closure(optimizer: torch.optim.Optimizer) -> None:
     if [name for name in needed if name not in ("args", "kwargs")]:
         raise ExportError(
             E.OPTIMIZER_STEP,
-            f"{line_of_step(type(optimizer))}the step of {type(optimizer).__name__} takes {needed[0]}, and no Python runs while a "
-            "plan does; use an optimizer whose step() takes nothing",
+            f"{line_of_step(type(optimizer))}the step of {type(optimizer).__name__} takes "
+            f"{needed[0]}, and no Python runs while a plan does; use an optimizer whose step() takes "
+            "nothing",
         )
 
 

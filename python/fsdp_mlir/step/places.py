@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import re
 from types import FrameType
-from typing import Callable, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 import torch
 
@@ -67,6 +69,17 @@ def _is_own(path: str) -> bool:
 def own_line(frame: Optional[FrameType]) -> str:
     """`file.py:31` of the innermost of `frame` and its callers that is of a user's own file, or ""."""
     return line_of(innermost(frame, package.is_local))
+
+
+def line_of_definition(function: Any) -> str:
+    """`file.py:31`, where a user's function, or the class of what is called like one, begins, or ""."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    if code is None or not _is_own(code.co_filename):
+        return ""
+    return in_short(code.co_filename, code.co_firstlineno)
 
 
 def innermost(frame: Optional[FrameType], whose: Callable[[str], bool]) -> Optional[FrameType]:

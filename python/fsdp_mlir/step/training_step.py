@@ -31,6 +31,7 @@ from ..data.loader_epochs import batch_count
 from .optimizer_list import OptimizerList, Optimizers, parts_of
 from ..options import checked_options
 from .scaler import check_scaler
+from .places import own_line
 from .programs import Batch, check_batches, check_constants
 from .turns import Losses, MetricsOfTurns, turns_of
 
@@ -133,6 +134,7 @@ class TrainingStep:
                 "both epochs and steps are given; give the one that sets the length",
             )
 
+        self.made_at = own_line(sys._getframe(1))
         self.model = model
         self.loss = loss
         self.turns = turns_of(loss, optimizer, metrics)

@@ -163,6 +163,24 @@ def test_an_error_of_this_package_keeps_its_own_kind(
     assert error.count("[FSDP-") == 1 and error.endswith("[FSDP-E0202]\n")
 
 
+def test_an_error_without_a_line_has_that_of_the_training_step(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Tests that what no line of the step file raises, as an optimizer of PyTorch's, has a place."""
+    step = tmp_path / "lbfgs_step.py"
+    step.write_text(
+        "import torch\n"
+        "from fsdp_mlir import TrainingStep\n"
+        "def training_step(argv):\n"
+        "    model = torch.nn.Linear(8, 3)\n"
+        "    optimizer = torch.optim.LBFGS(model.parameters())\n"
+        "    loss = lambda model, x: model(x).mean()\n"
+        "    return TrainingStep(model, loss, optimizer, {'x': torch.ones(2, 8)})\n"
+    )
+    assert main(["-o", str(tmp_path / "step.pt"), str(step)]) == 1
+    assert "error: lbfgs_step.py:7: the step of LBFGS takes closure" in capsys.readouterr().err
+
+
 def test_traceback_is_shown_on_request(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
 ) -> None:

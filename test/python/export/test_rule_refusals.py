@@ -191,7 +191,7 @@ def test_a_step_without_a_rule_is_refused(update: Callable[..., None], message: 
     [
         (
             torch.optim.LBFGS,
-            r"lbfgs.py:\d+: the step of LBFGS takes closure, and no Python runs while a plan does",
+            r"^the step of LBFGS takes closure, and no Python runs while a plan does",
         ),
         (torch.optim.SparseAdam, r"sparse_adam.py:\d+: .* does not support dense gradients"),
     ],
