@@ -250,6 +250,37 @@ def test_a_critic_that_trains_twice_as_often() -> None:
     torch.testing.assert_close(other.state_dict(), dict(plain.state_dict()), rtol=0, atol=0)
 
 
+def criticise_a_copy(game: Game, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    buffers = {name: value.clone() for name, value in game.generator.named_buffers()}
+    fake = torch.func.functional_call(game.generator, buffers, noise)
+    return game.critic(fake.detach()).mean() - game.critic(real).tanh().mean()
+
+
+def test_a_batch_that_both_turns_make_counts_once() -> None:
+    """Tests that a turn which gives its generator copies of its buffers leaves their statistics to the
+    other turn, as a loop does that makes the fake batch once."""
+    plain, game = Game(), Game()
+    inputs = {"real": torch.randn(5, 4), "noise": torch.randn(5, 3)}
+    losses = {"critic": criticise_a_copy, "generator": generate}
+    trained, others = (
+        {name: torch.optim.Adam(getattr(one, name).parameters(), 0.1) for name in losses}
+        for one in (game, plain)
+    )
+    run = fsdp_mlir.compile(TrainingStep(game, losses, trained, inputs))
+    for _ in range(2):
+        found = run(inputs)
+        fake = plain.generator(inputs["noise"])
+        of_critic = plain.critic(fake.detach()).mean() - plain.critic(inputs["real"]).tanh().mean()
+        of_critic.backward()
+        others["critic"].step()
+        of_generator = -plain.critic(fake).tanh().mean()
+        of_generator.backward()
+        others["generator"].step()
+        plain.zero_grad()
+        assert found == {"critic": of_critic.item(), "generator": of_generator.item()}
+    torch.testing.assert_close(run.state_dict(), dict(plain.state_dict()), rtol=0, atol=0)
+
+
 def refused(words: str, **changes: Any) -> None:
     model, optimizers = fresh()
     options = {"loss": LOSSES, "optimizer": optimizers, "inputs": samples(BATCH)}
