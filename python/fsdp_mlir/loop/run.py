@@ -192,6 +192,8 @@ class Run:
 
         def watched(batch: StepBatch) -> Any:
             model.check(session)
+            if batch is None:
+                model.check_inputs()
             loss = step(batch)
             model.step_is_taken()
             return loss

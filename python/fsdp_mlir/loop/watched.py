@@ -83,6 +83,7 @@ class WatchedModel:
         self._compiled = CompiledValues(step)
         self._units, self._modules = WatchedUnits(step.model), WatchedModules(step)
         self._step, self._arguments = weakref.ref(step), _arguments(step)
+        self._inputs = [(name, weakref.ref(x), version_of(x)) for name, x in step.inputs.items()]
         self._has_states: Optional[bool] = None  # before the first step
         self._watch_states(step)
         self._run: Any = lambda: None
@@ -212,6 +213,18 @@ class WatchedModel:
             "state_dict(optimizer=True)",
         )
 
+    def check_inputs(self) -> None:
+        """Warns, once, where the step takes the inputs of the export, and these were written to."""
+        for name, reference, version in self._inputs if "inputs" not in self._said else ():
+            if (tensor := reference()) is not None and version_of(tensor) != version:
+                self._warn(
+                    "inputs",
+                    f"{name} of the step's inputs was written to after the step was compiled, and a "
+                    "step without a batch takes those that it was compiled with: give the batch, as "
+                    f"run({{'{name}': ...}})",
+                )
+                return
+
     def step_is_taken(self) -> None:
         """From now on the model's values are old, and the optimizer's states."""
         if self._has_states is None:
@@ -314,7 +327,7 @@ def _sum_of_bytes(state: torch.Tensor) -> Optional[int]:
     """None of a tensor without memory of its own, as on `meta`."""
     if type(state) not in (torch.Tensor, torch.nn.Parameter) or state.is_meta:
         return None
-    if state.layout != torch.strided or is_freed(state):
+    if state.layout != torch.strided or state.is_quantized or is_freed(state):
         return None
     plain = state.detach().resolve_conj().cpu().reshape(-1)
     return zlib.crc32(plain.view(torch.uint8).numpy())

@@ -286,6 +286,23 @@ def test_an_optimizers_states_that_a_script_saves_are_warned_of(tmp_path: pathli
         step.optimizer.state_dict()
 
 
+def test_inputs_that_a_script_refills_are_warned_of(tmp_path: pathlib.Path) -> None:
+    """Tests that a step without a batch, which takes those of the export, is no silent repetition."""
+    model, x = nn.Linear(6, 5), torch.ones(4, 6)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    loss = lambda model, x: model(x).square().mean()
+    with fsdp_mlir.compile(TrainingStep(model, loss, optimizer, {"x": x}), out=tmp_path) as run:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            run()
+            x.fill_(2)
+            run({"x": x})
+        with pytest.warns(
+            RuntimeWarning, match=r"^x of the step's inputs .*run\(\{'x': \.\.\.\}\)"
+        ):
+            run()
+
+
 class Settings:
     weight = 1.0
 
