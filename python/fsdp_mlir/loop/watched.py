@@ -38,28 +38,35 @@ _NEEDS_GRADIENTS = {
 }
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class _Watched:
     """A parameter or a buffer of the model, as it was at the last check.
 
     Attributes:
-        owner, table, key: the module that has it, in which of its tables, and its name there.
+        owner, is_parameter, key: the module that has it, as what, and its name there.
         bytes: a sum of its bytes, until the first step: a write to `p.data` has no version. From then
             on, who reads `p.data` is told of.
     """
 
     name: str
     owner: weakref.ref[torch.nn.Module]
-    table: str
+    is_parameter: bool
     key: str
     state: weakref.ref[torch.Tensor]
     trainable: bool
     version: int
     bytes: Optional[int]
 
+    def now(self, owner: torch.nn.Module) -> Optional[torch.Tensor]:
+        """What is at its place in `owner` now."""
+        return (owner._parameters if self.is_parameter else owner._buffers).get(self.key)
+
     def is_written(self, state: torch.Tensor) -> bool:
         """Whether `state`, which is at its place now, was written to since the last check, or put
         there."""
+        if self.bytes is None and self.version and self.state() is state:
+            if self.version == state._version:  # nearly always
+                return False
         version, had_bytes = version_of(state), self.bytes
         self.bytes = None
         if self.state() is not state or self.version != version:
@@ -116,13 +123,14 @@ class WatchedModel:
             for watched in self._watched:
                 if (owner := watched.owner()) is None:  # the whole model may be gone
                     continue
-                if (state := getattr(owner, watched.table).get(watched.key)) is None:
+                if (state := watched.now(owner)) is None:
                     gone = gone or watched.name
                     continue
                 if state.requires_grad != watched.trainable and not self._may_freeze:
                     raise _refusal(watched)
                 if watched.is_written(state):
                     written[watched.name] = state
+                    self._held.add(state)
             if "compiled" not in self._said:
                 self._check_compiled()
             if "arguments" not in self._said:
@@ -157,12 +165,14 @@ class WatchedModel:
     def run_is_given(self, session: Any) -> None:
         """Takes the model's values for the run's, which has got some, if they cannot be compared."""
         if any(entry["local"] is None for entry in session.states()):
-            self._agree({id(watched.state()) for watched in self._watched})
+            self._agree(None)
 
-    def _agree(self, states: set[int]) -> None:
+    def _agree(self, states: Optional[set[int]]) -> None:
         for watched in self._watched:
-            if (state := watched.state()) is not None and id(state) in states:
-                watched.is_written(state)
+            if (owner := watched.owner()) is None or (state := watched.now(owner)) is None:
+                continue
+            if (states is None or id(state) in states) and watched.is_written(state):
+                self._held.add(state)
 
     def _check_modules(self, gone: Optional[str]) -> None:
         """`gone` is a parameter or a buffer that is no longer in its module."""
@@ -308,7 +318,7 @@ def _states(model: torch.nn.Module) -> Iterator[_Watched]:
                     found[id(state)] = _Watched(
                         plain_path(f"{path}.{key}".lstrip(".")),
                         weakref.ref(module),
-                        kind,
+                        kind == "_parameters",
                         key,
                         weakref.ref(state),
                         state.requires_grad,
@@ -354,7 +364,7 @@ def _first_that_differs(
         if entry["role"] not in ("parameter", "buffer") or name not in states:
             continue
         if own is None:
-            if is_old(name):
+            if not states[name].is_meta and is_old(name):
                 return name
             continue
         whole = as_pairs_of(states[name].detach(), entry["shape"])

@@ -26,26 +26,23 @@ class WatchedModules:
 
     def __init__(self, step: TrainingStep) -> None:
         self._modules = [
-            (
-                plain_path(f"{path}.{name}".lstrip(".")),
-                weakref.ref(parent),
-                name,
-                weakref.ref(child),
-            )
+            (path, weakref.ref(parent), children)
             for path, parent in step.model.named_modules()
-            for name, child in parent.named_children()
+            if (children := [(name, weakref.ref(m)) for name, m in parent.named_children()])
         ]
         self._places = list(_places(step))
         self._first_hook = self._next_hook = RemovableHandle.next_id
 
     def replaced(self) -> Optional[str]:
         """The name of a module that has another one in its place, or none; None where all are there."""
-        for path, parent, name, child in self._modules:
+        for path, parent, children in self._modules:
             if (owner := parent()) is None:  # the whole model may be gone
                 continue
-            now = owner._modules.get(name)
-            if now is None or now is not child():
-                return path
+            modules = owner._modules
+            for name, child in children:
+                now = modules.get(name)
+                if now is None or now is not child():
+                    return plain_path(f"{path}.{name}".lstrip("."))
         return None
 
     def hooked(self) -> Optional[str]:

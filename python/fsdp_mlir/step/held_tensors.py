@@ -36,16 +36,25 @@ class HeldTensors:
         on_gradient: Callable[[torch.Tensor], None],
     ) -> None:
         self.on_values, self.on_gradient = on_values, on_gradient
-        self._tensors = [weakref.ref(tensor) for tensor in tensors if _plain_type(tensor)]
-        self._types = {base: _held_type(base, self) for base in (torch.Tensor, torch.nn.Parameter)}
         self.all_are_held = False
+        self._tensors: dict[int, weakref.ref[torch.Tensor]] = {}
+        for tensor in tensors:
+            self.add(tensor)
+        self._types = {base: _held_type(base, self) for base in (torch.Tensor, torch.nn.Parameter)}
+
+    def add(self, tensor: torch.Tensor) -> None:
+        """Holds this one too, from the next `hold` on."""
+        known = self._tensors.get(id(tensor))
+        if _plain_type(tensor) and (known is None or known() is not tensor):
+            self._tensors[id(tensor)] = weakref.ref(tensor)
+            self.all_are_held = False
 
     def hold(self) -> None:
         """Holds those that are not held. It costs nothing where none was released."""
         if self.all_are_held:
             return
         self.all_are_held = True
-        for reference in self._tensors:
+        for reference in self._tensors.values():
             if (tensor := reference()) is None:
                 continue
             base = _plain_type(tensor)

@@ -199,9 +199,9 @@ def test_a_step_without_a_length_ends_before_it_is_captured(
 ) -> None:
     tree.step.write_text(STEP.replace("epochs=2,", ""))
     assert tree.train() == 1
-    assert "error: export: the step has no length; give TrainingStep epochs or steps" in (
-        capfd.readouterr().err
-    )
+    error = capfd.readouterr().err
+    assert error.startswith("error: export: step.py:")
+    assert "the step has no length; give TrainingStep epochs or steps" in error
     assert tree.log() == []
     assert tree.train("--steps", "4") == 0
     tree.log()

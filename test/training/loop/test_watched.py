@@ -114,10 +114,16 @@ def test_values_from_before_the_first_step_are_warned_of(tmp_path: pathlib.Path)
             with pytest.warns(RuntimeWarning, match="^weight of the model was written to") as said:
                 run({"x": X})
             assert [warning.filename for warning in said] == [__file__]
-    with fsdp_mlir.compile(training_step(nn.Linear(6, 5)), out=tmp_path) as run:
+    model = nn.Linear(6, 5)
+    with fsdp_mlir.compile(training_step(model), out=tmp_path) as run:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            model.load_state_dict(run.state_dict(), assign=True)
+            model.load_state_dict(nn.Linear(6, 5).state_dict(), assign=True)
+            run.copy_to(model)
             run({"x": X})
+        with pytest.warns(RuntimeWarning, match="weight of the model is read"):
+            model(X)  # of the tensors that were assigned
 
 
 class Switched(nn.Linear):
