@@ -80,7 +80,8 @@ class ResultRefused(ExportError):
         self.of = of
 
     def at_its_line(self, step: Any) -> ExportError:
-        """The same with the line where that function of `step` is defined, if there is one alone."""
+        """The same with the line where that function of `step` is defined, if there is one
+        alone."""
         functions = {"outputs": [step.outputs], "loss": [turn.loss for turn in step.turns]}
         functions["metrics"] = [turn.metrics for turn in step.turns]
         lines = [line_of_definition(f) for f in functions[self.of] if f is not None]

@@ -83,8 +83,9 @@ def of_one_batch(method: Method) -> Method:
         if torch._C._is_any_autocast_enabled():
             raise RunError(
                 E.RUN_STATE,
-                "the run is called under torch.autocast, and a plan has the casts that its loss had "
-                "when it was compiled; write `with torch.autocast` into the loss, not around the call",
+                "the run is called under torch.autocast, and a plan has the casts that its loss "
+                "had when it was compiled; write `with torch.autocast` into the loss, not around "
+                "the call",
             )
         return method(run, *given, **named)
 

@@ -165,9 +165,9 @@ class Run:
         if self._has_grad and not torch.is_grad_enabled():
             raise RunError(
                 E.RUN_STATE,
-                "a step is taken where gradients are off, as in torch.no_grad(), and it would train "
-                "all the same; run.eval(batch) evaluates, and eval_data= of TrainingStep makes its "
-                "program",
+                "a step is taken where gradients are off, as in torch.no_grad(), and it would "
+                "train all the same; run.eval(batch) evaluates, and eval_data= of TrainingStep "
+                "makes its program",
             )
         return self._step(batch)
 

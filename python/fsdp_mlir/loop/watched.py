@@ -44,8 +44,8 @@ class _Watched:
 
     Attributes:
         owner, is_parameter, key: the module that has it, as what, and its name there.
-        bytes: a sum of its bytes, until the first step: a write to `p.data` has no version. From then
-            on, who reads `p.data` is told of.
+        bytes: a sum of its bytes, until the first step: a write to `p.data` has no version. From
+            then on, who reads `p.data` is told of.
     """
 
     name: str
@@ -112,10 +112,10 @@ class WatchedModel:
         self._run = run
 
     def check(self, session: Any) -> None:
-        """Raises RunError where a parameter was frozen, or released, since the step was compiled, or
-        a unit made or given what changes numbers. Warns, once each, where the script wrote a value
-        that differs from the run's into a parameter or a buffer, where it changed what the step
-        reads in Python, and of hints to units."""
+        """Raises RunError where a parameter was frozen, or released, since the step was compiled,
+        or a unit made or given what changes numbers. Warns, once each, where the script wrote a
+        value that differs from the run's into a parameter or a buffer, where it changed what the
+        step reads in Python, and of hints to units."""
         self._check_units()
         written: dict[str, torch.Tensor] = {}
         gone = None
@@ -163,7 +163,8 @@ class WatchedModel:
         self._agree(set(map(id, (*model.parameters(), *model.buffers()))))
 
     def run_is_given(self, session: Any) -> None:
-        """Takes the model's values for the run's, which has got some, if they cannot be compared."""
+        """Takes the model's values for the run's, which has got some, if they cannot be
+        compared."""
         if any(entry["local"] is None for entry in session.states()):
             self._agree(None)
 
@@ -186,9 +187,9 @@ class WatchedModel:
         if "hooked" not in self._said and (name := self._modules.hooked()) is not None:
             self._warn(
                 "hooked",
-                f"{name} was given a hook after the step was compiled, and the run does not call it, "
-                "since no Python runs while a plan does: a forward hook that computes belongs into "
-                "the model before compile, and what hooks record, give as metrics= or outputs=",
+                f"{name} was given a hook after the step was compiled, and the run does not call "
+                "it, since no Python runs while a plan does: a forward hook that computes belongs "
+                "into the model before compile, and what hooks record, give as metrics= or outputs=",
             )
 
     def _check_units(self) -> None:
@@ -218,8 +219,8 @@ class WatchedModel:
         name = next(name for name in now if now[name] != self._arguments.get(name))
         self._warn(
             "arguments",
-            f"{name} of the TrainingStep was set after the step was compiled, and the run goes on with "
-            "what it was compiled for: compile the step anew, and give that run this one's "
+            f"{name} of the TrainingStep was set after the step was compiled, and the run goes on "
+            "with what it was compiled for: compile the step anew, and give that run this one's "
             "state_dict(optimizer=True)",
         )
 
@@ -229,9 +230,9 @@ class WatchedModel:
             if (tensor := reference()) is not None and version_of(tensor) != version:
                 self._warn(
                     "inputs",
-                    f"{name} of the step's inputs was written to after the step was compiled, and a "
-                    "step without a batch takes those that it was compiled with: give the batch, as "
-                    f"run({{'{name}': ...}})",
+                    f"{name} of the step's inputs was written to after the step was compiled, and "
+                    "a step without a batch takes those that it was compiled with: give the batch, "
+                    f"as run({{'{name}': ...}})",
                 )
                 return
 
@@ -289,8 +290,8 @@ class WatchedModel:
             return
         self._warn(
             "states",
-            "state_dict() of the optimizer is read, and it has no state: the run updates parameters "
-            "with states of its own. run.checkpoint(folder) writes them, and "
+            "state_dict() of the optimizer is read, and it has no state: the run updates "
+            "parameters with states of its own. run.checkpoint(folder) writes them, and "
             "run.state_dict(optimizer=True) has them by name",
         )
 
@@ -299,8 +300,8 @@ class WatchedModel:
         return {names.get(id(state), "a state"): state for state in states}
 
     def _warn(self, what: str, text: str, line: Optional[tuple[str, int]] = None) -> None:
-        """Says `text` once, at the line of the script that is the cause: the one that runs now, where
-        none is given."""
+        """Says `text` once, at the line of the script that is the cause: the one that runs now,
+        where none is given."""
         self._said.add(what)
         frame = sys._getframe(1)
         frame = innermost(frame, package.is_local) or frame
@@ -357,8 +358,8 @@ def _first_that_differs(
     states: dict[str, torch.Tensor], session: Any, is_old: Callable[[str], bool]
 ) -> Optional[str]:
     """The name of the first parameter or buffer among `states` that differs from the run's on this
-    rank. A write need not make a difference: `copy_to` writes the run's own values. `is_old` says it
-    of a parameter whose piece on this rank is no rows of it, as in the layout `flat`."""
+    rank. A write need not make a difference: `copy_to` writes the run's own values. `is_old` says
+    it of a parameter whose piece on this rank is no rows of it, as in the layout `flat`."""
     for entry in session.states():
         name, own = entry["name"], entry["local"]
         if entry["role"] not in ("parameter", "buffer") or name not in states:

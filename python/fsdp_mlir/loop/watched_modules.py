@@ -1,5 +1,5 @@
-"""Notices modules that a script puts in the place of a model's, and hooks that it registers, after the
-step was compiled: a plan has the modules and the hooks that there were."""
+"""Notices modules that a script puts in the place of a model's, and hooks that it registers, after
+the step was compiled: a plan has the modules and the hooks that there were."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class WatchedModules:
         self._first_hook = self._next_hook = RemovableHandle.next_id
 
     def replaced(self) -> Optional[str]:
-        """The name of a module that has another one in its place, or none; None where all are there."""
+        """The name of a module that has another one in its place, or none; None where all are
+        there."""
         for path, parent, children in self._modules:
             if (owner := parent()) is None:  # the whole model may be gone
                 continue

@@ -1,4 +1,5 @@
-"""Notices what a script says of its units after the step was compiled: the plan has what they were."""
+"""Notices what a script says of its units after the step was compiled: the plan has what they
+were."""
 
 from __future__ import annotations
 

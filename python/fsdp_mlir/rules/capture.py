@@ -114,8 +114,8 @@ def _check_closure(optimizer: torch.optim.Optimizer) -> None:
         raise ExportError(
             E.OPTIMIZER_STEP,
             f"{line_of_step(type(optimizer))}the step of {type(optimizer).__name__} takes "
-            f"{needed[0]}, and no Python runs while a plan does; use an optimizer whose step() takes "
-            "nothing",
+            f"{needed[0]}, and no Python runs while a plan does; use an optimizer whose step() "
+            "takes nothing",
         )
 
 

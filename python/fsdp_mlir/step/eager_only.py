@@ -31,8 +31,8 @@ def check_eager_only(step: TrainingStep) -> None:
     if torch.is_inference_mode_enabled():
         raise ExportError(
             E.MODEL_WRAPPED,
-            "the step is exported under torch.inference_mode, in which nothing has a gradient; leave "
-            "it before",
+            "the step is exported under torch.inference_mode, in which nothing has a gradient; "
+            "leave it before",
         )
     for optimizer in parts_of(step.optimizer):
         replaced = vars(optimizer).get("step")

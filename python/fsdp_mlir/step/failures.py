@@ -14,8 +14,8 @@ from .process_groups import missing_group
 
 def words_of(error: BaseException, file: str, made_at: str = "") -> Optional[str]:
     """A line with the place in the user's code, as far as one is known; None of an end of the program
-    that has been explained, as by argparse. `file` is the step file, and `made_at` where it makes its
-    TrainingStep, if it came to that: the place of what has none of its own."""
+    that has been explained, as by argparse. `file` is the step file, and `made_at` where it makes
+    its TrainingStep, if it came to that: the place of what has none of its own."""
     where = own_location("".join(traceback.format_exception(error))) or made_at
     if isinstance(error, SystemExit):
         return _words_of_end(error, where)

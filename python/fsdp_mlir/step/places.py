@@ -72,7 +72,8 @@ def own_line(frame: Optional[FrameType]) -> str:
 
 
 def line_of_definition(function: Any) -> str:
-    """`file.py:31`, where a user's function, or the class of what is called like one, begins, or ""."""
+    """`file.py:31`, where a user's function, or the class of what is called like one, begins, or
+    ""."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)

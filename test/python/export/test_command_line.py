@@ -166,7 +166,8 @@ def test_an_error_of_this_package_keeps_its_own_kind(
 def test_an_error_without_a_line_has_that_of_the_training_step(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
 ) -> None:
-    """Tests that what no line of the step file raises, as an optimizer of PyTorch's, has a place."""
+    """Tests that what no line of the step file raises, as an optimizer of PyTorch's, has a
+    place."""
     step = tmp_path / "lbfgs_step.py"
     step.write_text(
         "import torch\n"

@@ -306,7 +306,8 @@ def compile_and_train(
 
 
 def said_of_the_model(meeting: str, cache: str, pipeline: str) -> list[list[str]]:
-    """What is said where the model has the run's values, where it is read, and where it is written."""
+    """What is said where the model has the run's values, where it is read, and where it is
+    written."""
     from .step import training_step
 
     step, batch = training_step([]), next(batches())

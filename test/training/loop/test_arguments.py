@@ -30,8 +30,8 @@ def test_a_run_is_called_with_one_batch(compile_step: Compile) -> None:
 
 
 def test_modes_around_a_call(compile_step: Compile) -> None:
-    """Tests that an evaluation that would train is refused, and an autocast that would cast nothing;
-    and that a script may have no gradients throughout."""
+    """Tests that an evaluation that would train is refused, and an autocast that would cast
+    nothing; and that a script may have no gradients throughout."""
     batch = next(calls.batches())
     compiled = compile_step("mesh=1")
     with fsdp_mlir.load(compiled.plan, compiled.weights) as run:

@@ -257,8 +257,8 @@ def criticise_a_copy(game: Game, real: torch.Tensor, noise: torch.Tensor) -> tor
 
 
 def test_a_batch_that_both_turns_make_counts_once() -> None:
-    """Tests that a turn which gives its generator copies of its buffers leaves their statistics to the
-    other turn, as a loop does that makes the fake batch once."""
+    """Tests that a turn which gives its generator copies of its buffers leaves their statistics to
+    the other turn, as a loop does that makes the fake batch once."""
     plain, game = Game(), Game()
     inputs = {"real": torch.randn(5, 4), "noise": torch.randn(5, 3)}
     losses = {"critic": criticise_a_copy, "generator": generate}

@@ -207,7 +207,8 @@ def test_an_interrupt_ends_a_wait(
 def test_the_model_is_watched_on_two_ranks(
     layout: str, ranks: Ranks, tmp_path: pathlib.Path
 ) -> None:
-    """Tests that old values are told of also where a rank's piece of a parameter is no rows of it."""
+    """Tests that old values are told of also where a rank's piece of a parameter is no rows of
+    it."""
     arguments = ranks.meeting(), str(tmp_path), f"shard-layout={layout}"
     for fine, read, written in ranks.call("said_of_the_model", *arguments):
         assert fine == []

@@ -103,8 +103,8 @@ EARLY: dict[str, Callable[[nn.Module], object]] = {
 
 
 def test_values_from_before_the_first_step_are_warned_of(tmp_path: pathlib.Path) -> None:
-    """Tests that no way of giving the model its start behind `compile` is silent; that reading it is
-    no write; and that what the run has as well is no other value."""
+    """Tests that no way of giving the model its start behind `compile` is silent; that reading it
+    is no write; and that what the run has as well is no other value."""
     torch.manual_seed(0)
     for write in EARLY.values():
         model = nn.Linear(6, 5)
@@ -293,7 +293,8 @@ def test_an_optimizers_states_that_a_script_saves_are_warned_of(tmp_path: pathli
 
 
 def test_inputs_that_a_script_refills_are_warned_of(tmp_path: pathlib.Path) -> None:
-    """Tests that a step without a batch, which takes those of the export, is no silent repetition."""
+    """Tests that a step without a batch, which takes those of the export, is no silent
+    repetition."""
     model, x = nn.Linear(6, 5), torch.ones(4, 6)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     loss = lambda model, x: model(x).square().mean()

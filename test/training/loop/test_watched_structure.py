@@ -1,5 +1,5 @@
-"""Tests that what a script says of its units, its modules and its step after `compile`, when the plan
-is made, is told."""
+"""Tests that what a script says of its units, its modules and its step after `compile`, when the
+plan is made, is told."""
 
 from __future__ import annotations
 
