@@ -30,7 +30,13 @@ from .state.own_states import OwnStates
 from .state.python_state import PythonState, Slots, warn_changed
 from .state.places import Found, Place
 from .state.replaced_buffers import DataAssigned, NeedsCopies
-from .state.state_kept import StateKept
+from .state.what_matters import (
+    check_shared,
+    check_truths,
+    keep_numbers,
+    keep_tensors,
+    what_matters,
+)
 from .state.trials import Trials
 from .values.decisions import asked, note_state
 from .values.python_draws import python_generators, where_drawn
@@ -194,18 +200,20 @@ def run_and_differentiate(
     before = python_generators()
     # Differentiating runs it more than once: each time from where a first step begins.
     step.begin = state.restore
-    _check_shared(step, batch)
+    if step.kept:
+        check_shared(step.trials(batch))
     first = run()
     _check_dropped(step, first, batch)
     changed, numbers = state.changed(), state.numbers()
     if changed:
         note_state()
+        check_truths(step._loss, numbers)
         left, tensors = state.left(), state.tensors()
         state.restore()
         trials = step.trials(batch)
-        matters = _what_matters(left, numbers, trials)
+        matters = what_matters(left, numbers, trials)
         if matters is left:
-            _keep_tensors(trials, tensors, numbers)
+            keep_tensors(trials, tensors, numbers)
         if trials.read_later is not None:
             what = (
                 f"a later step computes with what moves through {', '.join(changed[:_MOST_NAMED])}, Python "
@@ -229,26 +237,15 @@ def run_and_differentiate(
             ),
         )
     if numbers and first_difference(first.graph, second.graph) is not None:
-        _keep_numbers(numbers, trials)
+        keep_numbers(numbers, trials)
     _check_same(first, second, changed)
     if changed:
         state.restore()
         kept = numbers_to_keep(trials)
         if kept:
-            _keep_numbers(kept, trials)
+            keep_numbers(kept, trials)
         warn_changed(changed, is_seen=kept is not None)
     return first
-
-
-def _check_shared(step: RunStep, batch: Sequence[torch.Tensor]) -> None:
-    """Raises ExportError where a tensor that the step keeps shares memory, of which a buffer has its own."""
-    shared = step.trials(batch).shared_by_kept() if step.kept else []
-    if shared:
-        raise ExportError(
-            E.PYTHON_STATE,
-            f"the step leaves one tensor in {' and '.join(shared)}, and computes with what it keeps there; "
-            "keep a clone() of it in one of them",
-        )
 
 
 def _check_dropped(step: RunStep, traced: fx.GraphModule, batch: Sequence[torch.Tensor]) -> None:
@@ -272,42 +269,6 @@ def _is_read(node: fx.Node) -> bool:
     """Whether its values are, or those of a copy; and not its shape alone."""
     users = [user for user in node.users if not is_factory(user.target)]
     return any(user.target is not _aten.clone.default or _is_read(user) for user in users)
-
-
-def _what_matters(left: Slots, numbers: Sequence[Found], trials: Trials) -> Slots:
-    """Of what a step has left in Python, `numbers` among it, what the next one may compute with."""
-    if trials.are_alike():
-        return []
-    counted = trials.counted()
-    if _made(trials.tensors_read):
-        return left  # which later steps may look for, whatever they count
-    if counted and trials.are_alike(but_for=counted):
-        places = {place.identity for place, _, _ in counted}
-        return [(place, now) for place, _, now in numbers if place.identity in places]
-    return left
-
-
-def _keep_tensors(trials: Trials, alike: Sequence[Found], numbers: Sequence[Found]) -> None:
-    """Raises StateKept where the step has left tensors with which a later one computes: those that it was
-    seen to read, or all that are `alike` those before them, through which others move."""
-    read = trials.tensors_read
-    if made := _made(read):
-        raise StateKept([*made, *_made(numbers)])
-    moves = trials.read_later is not None
-    kept = alike or read if moves else read or alike
-    kept = kept or trials.tensors_made  # a step may look whether they are there
-    if kept:
-        raise StateKept(kept)
-
-
-def _keep_numbers(numbers: Sequence[Found], trials: Trials) -> None:
-    """Raises StateKept of these, and of the tensors that the first step makes together with some."""
-    raise StateKept([*numbers, *(_made(trials.tensors_read) if _made(numbers) else ())])
-
-
-def _made(found: Sequence[Found]) -> list[Found]:
-    """What a step has made where nothing was."""
-    return [one for one in found if one.is_made]
 
 
 def _check_same(first: fx.GraphModule, second: fx.GraphModule, changed: Sequence[str]) -> None:

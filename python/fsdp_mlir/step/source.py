@@ -51,3 +51,25 @@ def _showing(path: str) -> list[tuple[int, int]]:
         and isinstance(node.value, ast.Call)
         and ast.unparse(node.value.func).rpartition(".")[2] in _SHOWING
     ]
+
+
+@functools.lru_cache(maxsize=64)
+def looks_for_truths(path: str) -> list[tuple[int, object]]:
+    """Where a file asks whether something `is True` or `is False`: the line, and the name, attribute or key
+    of what it asks of."""
+    found: list[tuple[int, object]] = []
+    for node in ast.walk(syntax_of(path)):
+        if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+            continue
+        sides = [node.left, node.comparators[0]]
+        if any(isinstance(side, ast.Constant) and isinstance(side.value, bool) for side in sides):
+            found += [(node.lineno, _last_name(side)) for side in sides]
+    return found
+
+
+def _last_name(node: ast.expr) -> object:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return node.slice.value
+    return node.id if isinstance(node, ast.Name) else None

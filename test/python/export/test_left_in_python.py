@@ -125,6 +125,21 @@ def has_the_length_of_a_new_list(m: Keeps, x: Tensor, y: Tensor) -> Tensor:
     return y * (1 + len(m.lists["norms"]) // 3)
 
 
+def asks_whether_it_is_true(m: Keeps, x: Tensor, y: Tensor) -> Tensor:
+    y = y * 2 if m.begun is True else y
+    m.begun = True
+    return y
+
+
+@pytest.mark.provokes("FSDP-E0207")
+def test_a_flag_of_which_code_asks_for_the_object_is_refused(tmp_path: pathlib.Path) -> None:
+    text = (
+        r"^test_left_in_python.py:\d+: .* model.begun, a flag that it changes, `is` True or False"
+    )
+    with pytest.raises(ExportError, match=text):
+        export(classify(Keeps(asks_whether_it_is_true)), tmp_path)
+
+
 HISTORIES = (has_the_mean, has_a_ratio, has_the_first, has_its_length)
 
 

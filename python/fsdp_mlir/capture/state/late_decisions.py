@@ -18,6 +18,7 @@ from .trial import Trial
 from .trials import Trials
 from .untaken import silent, untaken
 from .watched_numbers import Decision, Site, length_of
+from .what_matters import check_truths
 
 # So many decisions are tried: in a step that decides more often, each costs a run.
 _MOST_TRIALS = 64
@@ -38,6 +39,7 @@ def numbers_to_keep(trials: Trials) -> Optional[list[Found]]:
         plainly = trials.plainly
         if len(plainly.results) < 2:
             return None
+        check_truths(trials.loss, [*plainly.left[0], *plainly.left[1]])
         numbers = trials.counted()
         growing, arrays = trials.growing(), plainly.arrays
         if not numbers and not growing and not arrays:

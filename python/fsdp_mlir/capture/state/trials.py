@@ -20,7 +20,7 @@ from .places import MISSING, Found, Place, is_nothing
 from .replay import NoOperators, OtherCall, Recording, Replay
 from .shared_memory import names_sharing
 from .trial import Left, Trial
-from .untaken import WouldLast, silent
+from .untaken import WouldLast, silent, untaken
 from .watched_numbers import Site, Watch, plain, watched, watching
 from .without_values import called_with, having, without_values
 
@@ -38,11 +38,11 @@ class Trials:
     give is not computed again.
 
     Attributes:
+        loss: the module that is captured.
         leave_something: whether a step was seen to leave something in Python.
         tensors_read: what a step leaves that later ones were seen to compute with.
         tensors_made: what it leaves where nothing like it was.
-        read_later: the line at which a step after the second one was seen to compute something else than the
-            first two; None: none was.
+        read_later: the line at which a later step was seen to compute something else; None: none was.
 
     Args:
         whole_numbers: whether those that are read from tensors have symbols, as sizes have.
@@ -57,16 +57,15 @@ class Trials:
     ) -> None:
         self.leave_something = False
         self.read_later: Optional[str] = None
-        self.tensors_read: list[Found] = []
-        self.tensors_made: list[Found] = []
+        self.tensors_read, self.tensors_made = list[Found](), list[Found]()
         self._whole_numbers = whole_numbers
-        self._loss, self._inputs = loss, inputs
+        self.loss, self._inputs = loss, inputs
         states = (*loss.named_parameters(), *loss.named_buffers())
         self._states = frozenset(name for name, _ in states)
         self._settled = list(names.settled_buffers)
         self._kept = dict(names.kept)
-        self._kept_places = {kept.place.identity for kept in self._kept.values()}
-        self._kept_places |= {kept.place.whole.identity for kept in self._kept.values()}
+        places = (kept.place for kept in self._kept.values())
+        self._kept_places = {p.identity for place in places for p in (place, place.whole)}
         self._trained = frozenset(name for name, tensor in states if names.is_trained(tensor))
         self._state = PythonState(loss)
         self._recorded: list[list[Recording]] = []
@@ -251,8 +250,8 @@ class Trials:
     def shared_by_kept(self) -> list[str]:
         """The names of two tensors that a step leaves in one memory, at least one of which is kept."""
         trial = self._begun(Watch())
-        with silent():
-            self._take(trial, lambda step: self._compute(trial, _READ) and None, steps=1)
+        with silent(), untaken():
+            self._take(trial, lambda _: self._compute(trial, _READ) and None, steps=1)
         return trial.shared
 
     def _compute_told(self, trial: Trial, told: Sequence[bool]) -> None:
@@ -319,7 +318,7 @@ class Trials:
 
     def _compute(self, trial: Trial, reads: Reads) -> Recording:
         """Takes a step, in which such numbers are read from tensors."""
-        mode, states, batch = without_values(self._loss, self._inputs, trial.mode)
+        mode, states, batch = without_values(self.loss, self._inputs, trial.mode)
         trial.mode, batch = mode, tuple(map(_another, batch))
         states = {name: states[name] for name in states if name in self._states}
         found = dict(states)
@@ -334,9 +333,9 @@ class Trials:
             try:
                 for name, one in self._kept.items():
                     one.give(kept[name])
-                with having(self._loss, states):
+                with having(self.loss, states):
                     with recording, watching(trial.watch):
-                        value, metrics = self._loss(*batch)
+                        value, metrics = self.loss(*batch)
                     with watching(trial.watch):
                         gradients = _gradients(value, states)
             except BaseException:
@@ -371,7 +370,7 @@ class Trials:
             replay,
             watching(trial.watch),
         ):
-            value, metrics = called_with(self._loss, dict(recording.states), recording.batch)
+            value, metrics = called_with(self.loss, dict(recording.states), recording.batch)
         replay.end(value, metrics)
         trial.outcomes.append(recording.outcome)
         trial.results.append(recording.result)
