@@ -74,8 +74,8 @@ _GENERATOR = (
     "generator=, and the run's own generator is drawn from"
 )
 _LEFT = (
-    "the step computes with a tensor that an earlier run has left in Python state; make that state a "
-    "buffer, or a tensor of the same shape before the first step, or leave it out"
+    "the step computes with a tensor that an earlier run has left in Python state, as in an object or a "
+    "dict that it makes; keep it in an attribute of the model, or make it a buffer"
 )
 _OF_ANOTHER_RUN = "in tensor_tracker", "Unexpected fake buffer"
 _ANOTHERS = (

@@ -27,8 +27,8 @@ from .graph.same_graph import first_difference
 from .state.frozen_in_step import FrozenInStep
 from .state.late_decisions import numbers_to_keep
 from .state.own_states import OwnStates
-from .state.python_state import PythonState, Slots, warn_changed
-from .state.places import Found, Place
+from .state.python_state import PythonState, warn_changed
+from .state.places import Place
 from .state.replaced_buffers import DataAssigned, NeedsCopies
 from .state.what_matters import (
     check_shared,

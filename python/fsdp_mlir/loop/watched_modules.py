@@ -4,7 +4,7 @@ the step was compiled: a plan has the modules and the hooks that there were."""
 from __future__ import annotations
 
 import weakref
-from typing import Any, Iterator, Optional
+from typing import Iterator, Optional
 
 from torch.utils.hooks import RemovableHandle
 
