@@ -41,7 +41,7 @@ class Trials:
         loss: the module that is captured.
         leave_something: whether a step was seen to leave something in Python.
         tensors_read: what a step leaves that later ones were seen to compute with.
-        tensors_made: what it leaves where nothing like it was.
+        tensors_made: what it leaves where nothing like it was, and what a buffer may hold.
         read_later: the line at which a later step was seen to compute something else; None: none was.
 
     Args:
@@ -64,7 +64,7 @@ class Trials:
         self._states = frozenset(name for name, _ in states)
         self._settled = list(names.settled_buffers)
         self._kept = dict(names.kept)
-        places = (kept.place for kept in self._kept.values())
+        places = [kept.place for kept in self._kept.values()]
         self._kept_places = {p.identity for place in places for p in (place, place.whole)}
         self._trained = frozenset(name for name, tensor in states if names.is_trained(tensor))
         self._state = PythonState(loss)
@@ -199,7 +199,8 @@ class Trials:
         known = {left.place.identity for left in self.tensors_read}
         read = self.read_in(trial)
         self.tensors_read += [one for one in read if one.place.identity not in known]
-        self.tensors_made = [one for one in self._not_kept(trial.tensors[0]) if one.is_made]
+        made = (one for one in self._not_kept(trial.tensors[0]) if one.is_made)
+        self.tensors_made = [one for one in made if not one.now.requires_grad]
 
     def read_in(self, trial: Trial) -> list[Found]:
         """Of the tensors that the first step of `trial` leaves and that are not kept yet, those with which
