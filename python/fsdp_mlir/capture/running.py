@@ -27,9 +27,10 @@ from .graph.same_graph import first_difference
 from .state.frozen_in_step import FrozenInStep
 from .state.late_decisions import numbers_to_keep
 from .state.own_states import OwnStates
-from .state.python_state import PythonState, warn_changed
 from .state.places import Place
+from .state.python_state import PythonState, warn_changed
 from .state.replaced_buffers import DataAssigned, NeedsCopies
+from .state.trials import Trials
 from .state.what_matters import (
     check_shared,
     check_truths,
@@ -37,7 +38,6 @@ from .state.what_matters import (
     keep_tensors,
     what_matters,
 )
-from .state.trials import Trials
 from .values.decisions import asked, note_state
 from .values.python_draws import python_generators, where_drawn
 from .values.value_checks import passed_checks

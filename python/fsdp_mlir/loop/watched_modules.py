@@ -17,7 +17,7 @@ _OF_MODULES = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_b
 _OF_TENSORS = "_backward_hooks", "_post_accumulate_grad_hooks"
 _OF_OPTIMIZERS = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
 
-_Place = tuple[str, "weakref.ref[Any]", str]  # a name, whose hooks, and in which attribute
+_Place = tuple[str, weakref.ref[object], str]  # a name, whose hooks, and in which attribute
 
 
 class WatchedModules:

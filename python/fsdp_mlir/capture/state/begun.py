@@ -1,6 +1,5 @@
-"""What a step makes that finds something else in its place, as in `if self.mean is None:`, and keeps for
-the next one. A further buffer says whether a step has made it, and each one decides by that what it finds.
-"""
+"""What a step makes where there was nothing, as in `if self.mean is None:`, and keeps for the next one.
+A further buffer says whether it was made. By that each step decides what it finds."""
 
 from __future__ import annotations
 
@@ -67,17 +66,21 @@ class Made(Kept):
 
 @dataclasses.dataclass(frozen=True)
 class Begun(Kept):
-    """Whether what one step makes at once has been made: 1, or 0. It comes before what it is about.
+    """The flag of what one step makes at once: 1 where it was made, else 0. It comes before these.
 
     Attributes:
-        made: what it is about; `place` is that of the first.
+        made: what that step makes; `place` is the first one's.
     """
 
     made: tuple[Made, ...]
 
+    @property
+    def names(self) -> str:
+        return ", ".join(one.place.name for one in self.made)
+
     def give(self, buffer: torch.Tensor) -> None:
         """Puts what was there before into the places, unless the answer is that something was made."""
-        is_made = ask(buffer.ne(0), ", ".join(one.place.name for one in self.made))
+        is_made = ask(buffer.ne(0), self.names)
         for one in self.made:
             if is_made:
                 one.place.put(_MADE)
@@ -89,8 +92,7 @@ class Begun(Kept):
         if lacking and len(lacking) < len(self.made):
             raise ExportError(
                 E.PYTHON_STATE,
-                f"the step makes {', '.join(one.place.name for one in self.made)} at once, and where "
-                f"values decide otherwise leaves nothing in {', '.join(lacking)}; give them values in "
-                "__init__, or make them buffers",
+                f"the step makes {self.names} at once, and where values decide otherwise leaves nothing in "
+                f"{', '.join(lacking)}; give them values in __init__, or make them buffers",
             )
         buffer.fill_(not lacking)

@@ -8,7 +8,7 @@ import copy
 import dataclasses
 import numbers
 import operator
-from typing import Any, Iterator, Union
+from typing import Any, Iterable, Iterator, Union
 
 import numpy as np
 import torch
@@ -117,9 +117,14 @@ class PythonState:
         changed += [place.name for place in self.arrays()]
         return [*changed, *(found.place.name for found in self._new_buffers())]
 
+    def look(self) -> list[Found]:
+        """All places, and the members of containers that hold others now, each with what it had and has.
+        It goes through all that the step reaches."""
+        return [*self._with_new(), *self._changed_members()]
+
     def numbers(self) -> list[Found]:
-        """Where a number is another one now."""
-        return [found for found in self._with_new() if _is_other_number(*found[1:])]
+        """Where a place has another number now."""
+        return numbers_in(self._with_new())
 
     def _with_new(self) -> Iterator[Found]:
         """All places, with what they had and have."""
@@ -127,21 +132,17 @@ class PythonState:
         known = ((self._places[known], value) for known, (_, value) in self._values.items())
         return (Found(place, before, place.read()) for place, before in (*known, *new))
 
-    def members(self) -> list[Found]:
-        """As `numbers`, of the members of lists and dicts; new ones of dicts alone."""
-        return [found for found in self._changed_members() if _is_other_number(*found[1:])]
-
     def tensors(self) -> list[Found]:
         """As `numbers`, of tensors, in places and among members, that the same place could hold; those
         with a gradient where there are no others."""
-        found = [found for found in self.all_tensors() if not found.is_made]
+        found = [found for found in self.tensors_in(self.look()) if not found.is_made]
         with_gradient = wholes_of(one for one in found if one.now.requires_grad)
         others = [one for one in found if one.place.whole.identity not in with_gradient]
         return others or found
 
-    def all_tensors(self) -> list[Found]:
-        """As `numbers`, of tensors, whatever was there before."""
-        every = (*self._with_new(), *self._changed_members(), *self._new_buffers())
+    def tensors_in(self, looked: Iterable[Found]) -> list[Found]:
+        """The new tensors among what `look` gave, and new buffers, whatever was there before."""
+        every = (*looked, *self._new_buffers())
         found = (one for one in every if not isinstance(one.place.table, Held))  # of a tuple
         return [tensor for one in found for tensor in found_tensors(*one)]
 
@@ -190,16 +191,16 @@ class PythonState:
         lengths = [(p, len(p.read())) for p in places if isinstance(p.read(), CONTAINERS)]
         return [(p, length) for p, length in lengths if before.get(p.identity) != length]
 
-    def sequences(self) -> dict[str, int]:
-        """The containers and tuples that hold something else now, by name, and how many members each has."""
+    def sequences_in(self, looked: Iterable[Found]) -> dict[str, int]:
+        """The containers that hold something else now, and the new tuples among what `look` gave, by name,
+        and how many members each has."""
         contents = self._contents.items()
         changed = {
             self._places[known].name: len(value)
             for known, (value, before) in contents
             if not _same_contents(value, before)
         }
-        found = (*self._with_new(), *self._changed_members())
-        tuples = (f for f in found if isinstance(f.now, tuple) and f.now is not f.before)
+        tuples = (f for f in looked if isinstance(f.now, tuple) and f.now is not f.before)
         return changed | {one.place.name: len(one.now) for one in tuples}
 
     def listed_numbers(self) -> set[int]:
@@ -247,6 +248,11 @@ class PythonState:
         for value, contents in self._contents.values():
             if not _same_contents(value, contents):
                 Contents(value).put(contents)
+
+
+def numbers_in(looked: Iterable[Found]) -> list[Found]:
+    """Where another number is now, among what `PythonState.look` gave."""
+    return [found for found in looked if _is_other_number(found.before, found.now)]
 
 
 def warn_changed(names: list[str], is_seen: bool = True) -> None:

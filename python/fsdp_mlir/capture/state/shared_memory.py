@@ -14,6 +14,8 @@ def names_sharing(
 ) -> list[str]:
     """The names of two tensors in one memory, at least one of which is among `kept`; none: each is alone.
     A change of one would change the other, where a plan has a buffer for each."""
+    if not kept:
+        return []
     first = {outcome.memory(tensor): name for name, tensor in states.items()}
     for name, tensor in kept.items():
         other = first.setdefault(outcome.memory(tensor), name)

@@ -74,9 +74,10 @@ class Trial:
         """The members of the longest sequence through which something may move: the second step changes
         it, and not its length."""
         first, second = self.sequences[:2]
-        moving = (place.whole.table for place, _, _ in self.tensors[1] if self.moves_tensors())
         lengths = [length for name, length in second.items() if first.get(name) == length]
-        return max([*lengths, *map(len, moving)], default=0)
+        if self.moves_tensors():
+            lengths += [len(place.whole.table) for place, _, _ in self.tensors[1]]
+        return max(lengths, default=0)
 
     def other_lengths(self, known: Trial, growing: Sequence[Place]) -> list[Place]:
         """The containers whose lengths are others than in `known`, but for those that are `growing`."""

@@ -15,7 +15,7 @@ from ..values.decisions import Answers, answering, answering_alike, asked
 from ..values.python_floats import read_value
 from ..values.value_checks import passed_checks
 from .outcomes import Outcome, Reads, first_other_line
-from .python_state import PythonState
+from .python_state import PythonState, numbers_in
 from .places import MISSING, Found, Place, is_nothing
 from .replay import NoOperators, OtherCall, Recording, Replay
 from .shared_memory import names_sharing
@@ -143,7 +143,8 @@ class Trials:
         self._note_read(trial)
         if trial.results[0] != trial.results[1] or first.read != second.read:
             return False
-        if trial.queue_length() and not self._stay_alike(trial, but_for):
+        length = trial.queue_length()
+        if length and not self._stay_alike(length, but_for):
             return False
         if not (first.reads_numbers or second.reads_numbers):
             self._keep(recorded)  # `plainly` makes the same calls
@@ -175,9 +176,9 @@ class Trials:
             if place.identity in places:
                 place.put(before, is_set=before is not MISSING)
 
-    def _stay_alike(self, pair: Trial, but_for: Sequence[Found]) -> bool:
+    def _stay_alike(self, length: int, but_for: Sequence[Found]) -> bool:
         """Whether steps after a pair that is alike compute the same, until what the first one leaves has
-        moved through all places."""
+        moved through a queue of that length."""
         trial = self._begun(Watch())
         counted = [*but_for, *self.counted()]
 
@@ -187,7 +188,7 @@ class Trials:
             self._compute(trial, _READ)
 
         with silent():
-            self._take(trial, compute, steps=min(2 + pair.queue_length(), _MOST_MOVES))
+            self._take(trial, compute, steps=min(2 + length, _MOST_MOVES))
         self._note_read(trial)
         for outcome, result in zip(trial.outcomes, trial.results):
             if result != trial.results[0]:
@@ -294,14 +295,13 @@ class Trials:
                 with answering_alike():
                     take(step)
                 self._state.settle_numbers(step)
-                changed = [*self._state.numbers(), *self._state.members()]
-                trial.left.append(
-                    [one._replace(now=plain(one.now)) for one in self._not_kept(changed)]
-                )
+                looked = self._state.look()
+                numbers = self._not_kept(numbers_in(looked))
+                trial.left.append([one._replace(now=plain(one.now)) for one in numbers])
                 trial.lengths.append(self._state.lengths())
                 trial.arrays = self._state.arrays()
-                trial.tensors.append(self._state.all_tensors())
-                trial.sequences.append(self._state.sequences())
+                trial.tensors.append(self._state.tensors_in(looked))
+                trial.sequences.append(self._state.sequences_in(looked))
                 if known is None:  # of others nobody asks for it
                     trial.unwatched.append(self._state.unwatched())
             return True

@@ -28,8 +28,10 @@ def what_matters(left: Slots, numbers: Sequence[Found], trials: Trials) -> Slots
 
 
 def keep_tensors(trials: Trials, alike: Sequence[Found], numbers: Sequence[Found]) -> None:
-    """Raises StateKept where the step has left tensors with which a later one computes: those that it was
-    seen to read, or all that are `alike` those before them, through which others move."""
+    """Raises StateKept where the step has left tensors with which a later one computes.
+
+    These are the ones that a later step was seen to read. Where tensors move from place to place, they are
+    all those in whose places there were others `alike`."""
     read = trials.tensors_read
     if made := _made(read):
         raise StateKept([*made, *_made(numbers)])

@@ -183,8 +183,8 @@ def asked() -> list[Asked]:
 
 
 def ask(condition: torch.Tensor, about: str) -> bool:
-    """What a capture itself is told that asks, in front of the step's code, for a condition `about` the
-    named things.
+    """The answer to a question of the capture itself, which the step's code does not ask. `about` names
+    what it concerns.
 
     Raises:
         DataDependentOutputException: nobody says.
