@@ -197,6 +197,10 @@ REFUSED: dict[str, tuple[Callable[[nn.Linear, Tensor], Tensor], str]] = {
         lambda layer, x: layer(under_a_lock(lambda x: torch.as_tensor(x.numpy() + 1), x)),
         "the step gives a tensor to NumPy",
     ),
+    "numpy-asks-for-an-array": (  # as scipy's linear_sum_assignment does
+        lambda layer, x: layer(under_a_lock(lambda x: x + float(numpy.asarray(x).max()), x)),
+        "the step gives a tensor to NumPy",
+    ),
     "loops": (lambda layer, x: by_loops(layer(x)), "the step reads a tensor's value as a Python"),
     "key": (
         lambda layer, x: torch.ops.fsdp_composite.by_key(x) + layer(x).sum(),

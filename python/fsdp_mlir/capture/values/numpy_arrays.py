@@ -57,6 +57,7 @@ def arrays_of_tensors() -> Iterator[None]:
     to_array, to_tensor = _array_of(torch.Tensor.numpy), _tensor_of(torch.from_numpy)
     with (
         mock.patch.object(torch.Tensor, "numpy", to_array),
+        mock.patch.object(torch.Tensor, "__array__", _true_array_of(torch.Tensor.__array__)),
         mock.patch.object(torch, "from_numpy", to_tensor),
         _TensorsOfArrays(),
     ):
@@ -74,6 +75,17 @@ def _array_of(original: Callable[..., Any]) -> Callable[..., Any]:
             return _Array(tensor, error)
 
     return numpy
+
+
+def _true_array_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy itself asks for it, as in `np.asarray(tensor)`, and takes nothing but a true array."""
+
+    @functools.wraps(original)
+    def array_of(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        array = original(tensor, *args, **kwargs)
+        return array._refuse() if isinstance(array, _Array) else array
+
+    return array_of
 
 
 def _tensor_of(original: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
