@@ -82,7 +82,11 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x.t())
 
 
-@pytest.mark.provokes("FSDP-E0206", "FSDP-E0209", "FSDP-E0210")
+def casts_a_module(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return layer.double()(x.double())
+
+
+@pytest.mark.provokes("FSDP-E0206", "FSDP-E0209", "FSDP-E0210", "FSDP-E0213")
 @pytest.mark.parametrize(
     "body, text",
     [
@@ -94,6 +98,7 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (higher_order, "uses a higher-order op (cond)"),
         (indexes_by_bytes, "a mask of bytes; make it one of booleans, as mask.bool() does"),
         (raises, "the step raises RuntimeError: "),
+        (casts_a_module, "gives the parameters of a Linear another dtype or device; do so before"),
     ],
 )
 def test_the_users_line_is_named(tmp_path: pathlib.Path, body: Callable, text: str) -> None:

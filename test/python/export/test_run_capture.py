@@ -102,7 +102,16 @@ def hooks_a_module(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.
     return F.cross_entropy(logits, y)
 
 
-@pytest.mark.parametrize("loss", [penalises_gradients, at_sharper_weights, copies, hooks_a_module])
+def moves_modules(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """To where they are."""
+    slope = nn.PReLU().requires_grad_(False).to(x.device)
+    return F.cross_entropy(slope(model.float()(x)), y)
+
+
+LOSSES = penalises_gradients, at_sharper_weights, copies, hooks_a_module, moves_modules
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 def test_losses(tmp_path: pathlib.Path, loss: Callable) -> None:
     exported = assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
     assert len(exported.notes) == 1

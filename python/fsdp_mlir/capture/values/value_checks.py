@@ -28,6 +28,7 @@ from ...step.source import conditions_at
 from . import python_floats
 from .decisions import answer_of, run_with_answers
 from .kinds import kinds_of_numbers
+from .moved_modules import modules_stay
 from .numpy_arrays import arrays_of_tensors
 from .python_floats import as_number, functions_of_math
 from .python_numbers import (
@@ -78,6 +79,7 @@ def passed_checks(whole_numbers: bool = False) -> Iterator[list[str]]:
         stack.enter_context(larger_and_smaller())
         stack.enter_context(functions_of_math())
         stack.enter_context(arrays_of_tensors())
+        stack.enter_context(modules_stay())
         stack.enter_context(kinds_of_numbers())
         stack.enter_context(symbols_as_numbers() if whole_numbers else NoListsOfCounts())
         stack.enter_context(run_with_answers())
