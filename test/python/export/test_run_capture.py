@@ -2,7 +2,6 @@
 the code decides must be the same each time."""
 
 import contextlib
-import copy
 import functools
 import pathlib
 import random
@@ -74,47 +73,6 @@ def test_checkpoints_keep_their_mark(tmp_path: pathlib.Path) -> None:
             numbers[node["module"][:8]].add(node["checkpoint"])
     assert numbers == {"blocks.0": {0}, "blocks.1": {1}, "head": {None}}
     assert exported.ops() == plain.ops()
-
-
-def penalises_gradients(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    x = x.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(model(x).tanh().sum(), x, create_graph=True)
-    return F.cross_entropy(model(x), y) + gradient.square().mean()
-
-
-def at_sharper_weights(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The second pass of SAM."""
-    weights = dict(model.named_parameters())
-    gradients = torch.autograd.grad(F.cross_entropy(model(x), y), list(weights.values()))
-    scale = 0.05 / torch.stack([g.norm() for g in gradients]).norm()
-    moved = {n: p + (g * scale).detach() for (n, p), g in zip(weights.items(), gradients)}
-    return F.cross_entropy(torch.func.functional_call(model, moved, (x,)), y)
-
-
-def copies(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return F.cross_entropy(model(x), y) * copy.deepcopy({"scale": [2.0]})["scale"][0]
-
-
-def hooks_a_module(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    handle = model.register_full_backward_hook(lambda _, taken, given: (taken[0] * 2,))
-    logits = model(x.clone().requires_grad_())
-    handle.remove()
-    return F.cross_entropy(logits, y)
-
-
-def moves_modules(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """To where they are."""
-    slope = nn.PReLU().requires_grad_(False).to(x.device)
-    return F.cross_entropy(slope(model.float()(x)), y)
-
-
-LOSSES = penalises_gradients, at_sharper_weights, copies, hooks_a_module, moves_modules
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_losses(tmp_path: pathlib.Path, loss: Callable) -> None:
-    exported = assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
-    assert len(exported.notes) == 1
 
 
 def test_python_state_that_decides() -> None:

@@ -26,6 +26,7 @@ from ... import package
 from ...step.places import in_short, innermost, is_users
 from ...step.source import conditions_at
 from . import python_floats
+from .copied_tensors import TensorsCopied
 from .decisions import answer_of, run_with_answers
 from .kinds import kinds_of_numbers
 from .moved_modules import modules_stay
@@ -80,6 +81,7 @@ def passed_checks(whole_numbers: bool = False) -> Iterator[list[str]]:
         stack.enter_context(functions_of_math())
         stack.enter_context(arrays_of_tensors())
         stack.enter_context(modules_stay())
+        stack.enter_context(TensorsCopied())
         stack.enter_context(kinds_of_numbers())
         stack.enter_context(symbols_as_numbers() if whole_numbers else NoListsOfCounts())
         stack.enter_context(run_with_answers())
