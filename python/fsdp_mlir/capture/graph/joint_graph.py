@@ -12,6 +12,7 @@ from torch._functorch._aot_autograd import descriptors as d
 
 from ...errors import E, ExportError
 from ...step.names import StateNames
+from ..values.tensors_of_others import what_is_changed
 from .changed_parameters import UntrainedParametersChanged
 from .nodes import first_user, refusal, refused_higher_order, state_of
 from .program import Argument, Program, Result
@@ -178,13 +179,7 @@ class _Description:
                 "before the TrainingStep is made",
             )
         elif role != "input":
-            shape = list(node.meta["val"].shape)
-            raise refusal(
-                E.CHANGED_IN_PLACE,
-                node,
-                f"the step changes in place a tensor, or an array, of shape {shape} that is none of "
-                "the model's; make it a buffer of the model (register_buffer)",
-            )
+            raise refusal(E.CHANGED_IN_PLACE, node, what_is_changed(node.meta["val"].shape))
 
 
 def _without_gradients_of_changes(graph: fx.Graph, output: fx.Node) -> list[Any]:

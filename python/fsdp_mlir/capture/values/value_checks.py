@@ -39,6 +39,7 @@ from .python_numbers import (
     larger_and_smaller,
     symbols_as_numbers,
 )
+from .tensors_of_others import OthersKeepTheirData
 
 
 def in_place_of(tensor: torch.Tensor, number: float) -> Any:
@@ -82,6 +83,7 @@ def passed_checks(whole_numbers: bool = False) -> Iterator[list[str]]:
         stack.enter_context(arrays_of_tensors())
         stack.enter_context(modules_stay())
         stack.enter_context(TensorsCopied())
+        stack.enter_context(OthersKeepTheirData())
         stack.enter_context(kinds_of_numbers())
         stack.enter_context(symbols_as_numbers() if whole_numbers else NoListsOfCounts())
         stack.enter_context(run_with_answers())
