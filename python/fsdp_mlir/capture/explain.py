@@ -74,8 +74,9 @@ _GENERATOR = (
     "generator=, and the run's own generator is drawn from"
 )
 _LEFT = (
-    "the step computes with a tensor that an earlier run has left in Python state, as in an object or a "
-    "dict that it makes; keep it in an attribute of the model, or make it a buffer"
+    "the step computes with a tensor that an earlier run has left in Python state, as in an object, a "
+    "dict or a module that it makes; keep it in an attribute of the model, or make it a buffer. What the "
+    "first step makes for all, as a module, make before: run the model on a batch"
 )
 _OF_ANOTHER_RUN = "in tensor_tracker", "Unexpected fake buffer"
 _ANOTHERS = (

@@ -235,6 +235,48 @@ def test_a_buffer_that_the_step_makes(tmp_path: pathlib.Path) -> None:
     assert "halves" not in model._buffers
 
 
+class Halves(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("factor", torch.full((3,), 0.5), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+class Makes(nn.Linear):
+    """Makes a module, in each step or once."""
+
+    def __init__(self, make: Callable[[], nn.Module], once: bool) -> None:
+        super().__init__(8, 3)
+        self.make, self.once = make, once
+        self.made: Any = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.made is None or not self.once:
+            self.made = self.make()
+        return self.made(super().forward(x))
+
+
+@pytest.mark.parametrize(
+    "make, once",
+    [
+        (lambda: nn.BatchNorm1d(3, affine=False, track_running_stats=False), False),
+        (Halves, False),
+        (Halves, True),
+    ],
+)
+def test_a_module_that_the_step_makes(make: Callable[[], nn.Module], once: bool) -> None:
+    assert_trains_as_eager(lambda: Makes(make, once))
+
+
+@pytest.mark.provokes("FSDP-E0207")
+def test_a_module_that_the_first_step_makes(tmp_path: pathlib.Path) -> None:
+    """Its weights are drawn once, and later steps have them."""
+    with pytest.raises(ExportError, match="as a module, make before: run the model on a batch"):
+        export(classify(Makes(lambda: nn.Linear(3, 3).requires_grad_(False), True)), tmp_path)
+
+
 def test_a_weight_that_the_module_does_not_own(tmp_path: pathlib.Path) -> None:
     model = nn.Linear(8, 3)
     weight = model.weight

@@ -52,8 +52,8 @@ class Place:
         return self.table[self.key] if self.is_set else self.default
 
     def put(self, value: Any, is_set: bool = True) -> None:
-        """Puts a value there, or, unless `is_set`, takes it away."""
-        if is_set:
+        """Puts a value there, or, unless `is_set`, takes it away, as what was read of an empty place."""
+        if is_set and value is not MISSING:
             self.table[self.key] = value
         else:
             self.table.pop(self.key, None)

@@ -92,11 +92,13 @@ class PythonState:
             for known, (_, value) in self._values.items()
             if _is_array(value)
         }
-        self._buffers = {
-            path: (module._buffers, dict(module._buffers))
+        modules = [
+            (path, module)
             for path, module in loss.model.named_modules()
-            if not isinstance(module, torch.jit.ScriptModule)  # whose buffers are none of Python's
-        }
+            if not isinstance(module, torch.jit.ScriptModule)  # whose tables are none of Python's
+        ]
+        self._buffers = {path: (m._buffers, dict(m._buffers)) for path, m in modules}
+        self._modules = {path: (m._modules, dict(m._modules)) for path, m in modules}
 
     def _new(self) -> list[Place]:
         return [p for p in Reached(self._loss).places if p.identity not in self._places]
@@ -115,6 +117,7 @@ class PythonState:
             elif known in self._contents and not _same_contents(*self._contents[known]):
                 changed.append(place.name)
         changed += [place.name for place in self.arrays()]
+        changed += [place.name for place in self._other_modules()]
         return [*changed, *(found.place.name for found in self._new_buffers())]
 
     def look(self) -> list[Found]:
@@ -152,6 +155,15 @@ class PythonState:
                 if now is not None and before.get(key) is None:
                     name = ".".join(filter(None, ("model", path, key)))
                     yield Found(Place(name, table, key), before.get(key, MISSING), now)
+
+    def _other_modules(self) -> list[Place]:
+        """Where a module is another one, as where the step makes one."""
+        return [
+            Place(".".join(filter(None, ("model", path, key))), table, key)
+            for path, (table, before) in self._modules.items()
+            for key in {**before, **table}
+            if table.get(key) is not before.get(key)
+        ]
 
     def _changed_members(self) -> Iterator[Found]:
         for known, (value, contents) in self._contents.items():
@@ -225,7 +237,8 @@ class PythonState:
             if not _same_contents(value, before)
         ]
         elements = [ArrayElements(self._arrays[place.identity][0]) for place in self.arrays()]
-        return [(slot, slot.read()) for slot in (*places, *contents, *elements)]
+        tables = [Contents(table) for table, before in self._modules.values() if table != before]
+        return [(slot, slot.read()) for slot in (*places, *contents, *elements, *tables)]
 
     def _is_other(self, place: Place) -> bool:
         is_set, value = self._values[place.identity]
@@ -240,9 +253,10 @@ class PythonState:
             place = self._places[known]
             if place.is_set != is_set or place.read() is not value:  # others may be fixed
                 place.put(value, is_set)
-        for table, before in self._buffers.values():
-            table.clear()
-            table.update(before)
+        for table, before in (*self._buffers.values(), *self._modules.values()):
+            if table != before:
+                table.clear()
+                table.update(before)
         for kept, elements in self._arrays.values():
             ArrayElements(kept).put(elements)
         for value, contents in self._contents.values():
