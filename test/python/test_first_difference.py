@@ -86,3 +86,7 @@ def test_a_matrix_is_there_where_its_rows_are() -> None:
 def test_what_is_written_in_place_is_a_result() -> None:
     call = _first(lambda: X.clone().add_(1).mul_(3), lambda: X.add(1).mul(4))
     assert call is not None and call.operator == "aten.mul_.Tensor"
+
+
+def test_one_element_of_any_stride_has_its_bits() -> None:
+    assert Value.of(torch.arange(4)[::2][:1]).digest == Value.of(torch.arange(1)).digest
