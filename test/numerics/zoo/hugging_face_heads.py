@@ -166,6 +166,20 @@ ROWS: dict[str, Row] = {
         ),
         *(own_loss, {"visual_embedding_dim": 16}),
     ),
+    "mistral4": (*("Mistral4", "Mistral4ForCausalLM", TEXT, own_loss, {"num_key_value_heads": 4}),),
+    "privacy-words": (
+        *("OpenAIPrivacyFilter", "OpenAIPrivacyFilterForTokenClassification", WORDS, own_loss, {}),
+    ),
+    "luke-entities": (
+        *("Luke", "LukeForEntityPairClassification"),
+        together(
+            input_ids=IDS,
+            entity_ids=classes(20, 2),
+            entity_position_ids=classes(LENGTH, 2, 4),
+            labels=classes(LABELS),
+        ),
+        *(own_loss, {"entity_vocab_size": 20, "entity_emb_size": 16}),
+    ),
     "dinov3": ("DINOv3ViT", "DINOv3ViTModel", PICTURES, _state_loss, {}),
     "sam-vision": (
         *("SamVision", "SamVisionModel", PICTURES, _state_loss),

@@ -148,6 +148,7 @@ xmod default_language="en_XX" is_decoder=True
 youtu num_key_value_heads=4
 zamba num_hidden_layers=4 layers_block_type=["mamba","hybrid","mamba","hybrid"] num_key_value_heads=4
 zamba2 num_hidden_layers=3 layers_block_type=["mamba","hybrid","mamba"] n_mamba_heads=8 chunk_size=4 num_key_value_heads=4
+zaya router_hidden_size=16 num_experts_per_tok=1
 """
 
 MASKED = """

@@ -100,6 +100,19 @@ mobilenetv4_conv_small size=64
 efficientnet_lite0 size=64
 gemma4_vit_167m img_size=48 embed_dim=32 depth=2 num_heads=4
 hieradet_small embed_dim=16 stages=(1,1,1,1) size=64
+crossvit_9_240 img_size=48 patch_size=(8,11) embed_dim=(16,32) depth=((1,1,0),(1,1,0)) num_heads=(2,2)
+dla34 channels=(8,8,16,16,32,32) size=64
+iformer_t size=64
+visformer_tiny img_size=64 embed_dim=48 depth=(1,1,1)
+swinv2_cr_tiny_ns_224 img_size=64 embed_dim=8 depths=(1,1,1,1) num_heads=(1,1,2,2)
+tiny_vit_5m_224 size=64 embed_dims=(16,16,32,32) depths=(1,1,1,1) num_heads=(1,1,2,2)
+test_coatnet img_size=64
+test_nfnet size=64
+test_resnet size=64
+test_efficientnet size=64
+resnetblur50 layers=(1,1,1,1) size=64
+tresnet_m layers=(1,1,1,1) size=64
+flexivit_small img_size=32 embed_dim=32 depth=2 num_heads=4
 """
 
 

@@ -12,12 +12,14 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import boxes_and_maps  # noqa: E402
 import detectors  # noqa: E402
 import examples  # noqa: E402
 import habits  # noqa: E402
 import hugging_face  # noqa: E402
 import hugging_face_heads  # noqa: E402
 import layers  # noqa: E402
+import papers  # noqa: E402
 import pictures_and_text  # noqa: E402
 import selections  # noqa: E402
 import states  # noqa: E402
@@ -27,6 +29,7 @@ from entry import Entry  # noqa: E402
 
 MODELS: dict[str, Callable[[], Entry]] = {
     **{f"scripts/{n}": make for n, make in (examples.MODELS | habits.MODELS).items()},
+    **{f"papers/{n}": make for n, make in papers.MODELS.items()},
     **{f"selections/{n}": make for n, make in selections.MODELS.items()},
     **{f"strange/{n}": make for n, make in strange.MODELS.items()},
     **{f"states/{n}": make for n, make in states.MODELS.items()},
@@ -36,6 +39,7 @@ MODELS: dict[str, Callable[[], Entry]] = {
     **pictures_and_text.MODELS,
     **vision.MODELS,
     **detectors.MODELS,
+    **boxes_and_maps.MODELS,
 }
 BATCH, SAMPLES, STEPS = 2, 12, 3
 
