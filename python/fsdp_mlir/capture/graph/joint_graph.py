@@ -12,10 +12,10 @@ from torch._functorch._aot_autograd import descriptors as d
 
 from ...errors import E, ExportError
 from ...step.names import StateNames
-from ..values.tensors_of_others import what_is_changed
 from .changed_parameters import UntrainedParametersChanged
 from .nodes import first_user, refusal, refused_higher_order, state_of
 from .program import Argument, Program, Result
+from .tensors_of_others import what_is_changed
 
 
 @dataclass

@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ... import package
 from ...step.places import in_short, innermost, is_users
 from ...step.source import conditions_at
+from ..graph.tensors_of_others import OthersKeepTheirData
 from . import python_floats
 from .copied_tensors import TensorsCopied
 from .decisions import answer_of, run_with_answers
@@ -39,7 +40,6 @@ from .python_numbers import (
     larger_and_smaller,
     symbols_as_numbers,
 )
-from .tensors_of_others import OthersKeepTheirData
 
 
 def in_place_of(tensor: torch.Tensor, number: float) -> Any:
