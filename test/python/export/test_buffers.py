@@ -10,6 +10,9 @@ from exporting import assert_same_as_eager, classify, cross_entropy, export
 from torch import nn
 
 from fsdp_mlir import ExportError
+from fsdp_mlir.capture.context import SharedForward
+from fsdp_mlir.capture.state.python_state import PythonState
+from fsdp_mlir.capture.step_loss import StepLoss
 
 
 class ActNorm(nn.Linear):
@@ -140,3 +143,17 @@ class Distances(nn.Linear):
 def test_a_table_that_the_first_step_makes(tmp_path: pathlib.Path) -> None:
     exported = assert_same_as_eager(classify(Distances()), tmp_path)
     assert [w for w in exported.warnings if "model.table, which stays as it is" in w]
+
+
+@pytest.mark.parametrize("shape", [(3,), ()])
+def test_a_buffer_in_whose_place_another_one_is_is_put_back(shape: tuple[int, ...]) -> None:
+    """It is the tensor itself, whatever the other one holds."""
+    model = nn.Linear(8, 3)
+    own = torch.ones(shape)
+    model.register_buffer("scale", own)
+    step = classify(model)
+    loss = StepLoss(model, step.turns, None, tuple(step.inputs), SharedForward())
+    state = PythonState(loss)
+    model.scale = torch.ones(shape)
+    state.restore()
+    assert model.scale is own

@@ -153,13 +153,12 @@ class PythonState:
         for path, (table, before) in self._buffers.items():
             for key, now in table.items():
                 if now is not None and before.get(key) is None:
-                    name = ".".join(filter(None, ("model", path, key)))
-                    yield Found(Place(name, table, key), before.get(key, MISSING), now)
+                    yield Found(_place_in(path, table, key), before.get(key, MISSING), now)
 
     def _other_modules(self) -> list[Place]:
         """Where a module is another one, as where the step makes one."""
         return [
-            Place(".".join(filter(None, ("model", path, key))), table, key)
+            _place_in(path, table, key)
             for path, (table, before) in self._modules.items()
             for key in {**before, **table}
             if table.get(key) is not before.get(key)
@@ -233,12 +232,11 @@ class PythonState:
         places = [*self._new(), *(p for p in self._places.values() if self._is_other(p))]
         contents = [
             Contents(value)
-            for value, before in self._contents.values()
+            for value, before in (*self._contents.values(), *self._modules.values())
             if not _same_contents(value, before)
         ]
         elements = [ArrayElements(self._arrays[place.identity][0]) for place in self.arrays()]
-        tables = [Contents(table) for table, before in self._modules.values() if table != before]
-        return [(slot, slot.read()) for slot in (*places, *contents, *elements, *tables)]
+        return [(slot, slot.read()) for slot in (*places, *contents, *elements)]
 
     def _is_other(self, place: Place) -> bool:
         is_set, value = self._values[place.identity]
@@ -253,13 +251,10 @@ class PythonState:
             place = self._places[known]
             if place.is_set != is_set or place.read() is not value:  # others may be fixed
                 place.put(value, is_set)
-        for table, before in (*self._buffers.values(), *self._modules.values()):
-            if table != before:
-                table.clear()
-                table.update(before)
         for kept, elements in self._arrays.values():
             ArrayElements(kept).put(elements)
-        for value, contents in self._contents.values():
+        tables = *self._buffers.values(), *self._modules.values()
+        for value, contents in (*tables, *self._contents.values()):
             if not _same_contents(value, contents):
                 Contents(value).put(contents)
 
@@ -282,6 +277,11 @@ def warn_changed(names: list[str], is_seen: bool = True) -> None:
             f"the step changes Python state of {', '.join(names)}, which stays as it is now while a "
             "plan runs; no step computes with what an earlier one leaves there"
         )
+
+
+def _place_in(path: str, table: dict[str, Any], key: str) -> Place:
+    """A place in a table of the module with this path, as its buffers are one."""
+    return Place(".".join(filter(None, ("model", path, key))), table, key)
 
 
 def _copied(value: Any) -> Any:
