@@ -38,7 +38,6 @@ from .state.what_matters import (
     keep_tensors,
     what_matters,
 )
-from .values.copied_tensors import TensorsCopied
 from .values.decisions import asked, note_state
 from .values.python_draws import python_generators, where_drawn
 from .values.value_checks import passed_checks
@@ -103,8 +102,8 @@ class RunStep(torch.nn.Module):
             parameters, buffers = self._own.names("parameter"), self._own.names("buffer")
             stack.enter_context(FrozenInStep(parameters, self.names.trainable, frozen))
             stack.enter_context(DataAssigned({**parameters, **buffers}))
-            self.checks = stack.enter_context(passed_checks(self.whole_numbers))
-            stack.enter_context(TensorsCopied({*parameters, *buffers}))
+            checks = passed_checks(self.whole_numbers, {*parameters, *buffers})
+            self.checks = stack.enter_context(checks)
             stack.enter_context(self._own_kept())
             loss, metrics = self._loss(*batch)
             conditions = [question.condition for question in asked()]

@@ -17,7 +17,7 @@ class TensorsCopied(TorchFunctionMode):
             leaves while it is captured, and their copies are leaves all the same, as in eager mode.
     """
 
-    def __init__(self, states: Collection[int] = ()) -> None:
+    def __init__(self, states: Collection[int]) -> None:
         super().__init__()
         self._states = states
 

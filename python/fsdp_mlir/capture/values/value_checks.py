@@ -14,7 +14,7 @@ import itertools
 import re
 import sys
 from types import FrameType
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Collection, Iterator, Optional
 from unittest import mock
 
 import torch
@@ -66,9 +66,10 @@ def passing_now() -> Optional[bool]:
 
 
 @contextlib.contextmanager
-def passed_checks(whole_numbers: bool = False) -> Iterator[list[str]]:
+def passed_checks(whole_numbers: bool = False, states: Collection[int] = ()) -> Iterator[list[str]]:
     """Within it, checks of values pass, and numbers are read as tensors, or `whole_numbers` as
-    symbols; gives the list of where the checks are, as `file.py:31`."""
+    symbols; gives the list of where the checks are, as `file.py:31`. `states` are those of
+    `TensorsCopied`."""
     places: list[str] = []
     with contextlib.ExitStack() as stack:
         # `if check.any()`, and `if check.any().item()`.
@@ -82,7 +83,7 @@ def passed_checks(whole_numbers: bool = False) -> Iterator[list[str]]:
         stack.enter_context(functions_of_math())
         stack.enter_context(arrays_of_tensors())
         stack.enter_context(modules_stay())
-        stack.enter_context(TensorsCopied())
+        stack.enter_context(TensorsCopied(states))
         stack.enter_context(OthersKeepTheirData())
         stack.enter_context(kinds_of_numbers())
         stack.enter_context(symbols_as_numbers() if whole_numbers else NoListsOfCounts())
