@@ -40,7 +40,7 @@ class Value:
     def of(cls, tensor: torch.Tensor) -> Value:
         plain = tensor.detach().resolve_conj().resolve_neg().flatten()
         # Of one element any stride is contiguous, and bytes are seen by a stride of one alone.
-        dense = plain.new_empty(plain.shape).copy_(plain)
+        dense = plain.clone(memory_format=torch.contiguous_format)
         bits = memoryview(dense.view(torch.uint8).numpy().tobytes())
         row = tensor.shape[-1] * tensor.element_size() if tensor.ndim > 1 else 0
         several = tensor.element_size() < row and len(bits) <= MOST_ROWS * row

@@ -129,7 +129,7 @@ def _vitdet() -> Any:
     return VitDetConfig(**SMALL, **sizes, out_features=["stage2"])
 
 
-def _sapiens(kind: str, **head: Any) -> "Row":
+def _sapiens(kind: str, **head: Any) -> Row:
     fields = dict(
         intermediate_size=24,
         image_size=32,

@@ -213,15 +213,12 @@ def _of(make: Callable[[], nn.Module], batch: Any, loss: Any = _of_model) -> Cal
     return lambda: Entry(make(), batch, loss)
 
 
-def _one_each(n: int) -> Tensor:
-    return torch.randn(n)
-
-
 TASKS = together(**dict.fromkeys(("x", "y", "new_x", "new_y"), numbers(5, 1)))
 STATES = dict(seen=numbers(WIDTH), action=numbers(3))
+ONE_EACH = numbers()
 MODELS: dict[str, Callable[[], Entry]] = {
-    "ppo": _of(_Agent, together(**STATES, old=_one_each, gain=_one_each, returns=_one_each), _ppo),
-    "sac": _of(_SoftActorCritic, together(**STATES, then=numbers(WIDTH), reward=_one_each), _sac),
+    "ppo": _of(_Agent, together(**STATES, old=ONE_EACH, gain=ONE_EACH, returns=ONE_EACH), _ppo),
+    "sac": _of(_SoftActorCritic, together(**STATES, then=numbers(WIDTH), reward=ONE_EACH), _sac),
     "maml": _of(lambda: _perceptron(1, 16, 16, 1), TASKS, _maml),
     "barlow-twins": _of(_Barlow, ONE),
     "byol": _of(_byol_begun, ONE),
