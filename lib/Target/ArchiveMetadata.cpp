@@ -4,6 +4,7 @@
 
 #include "ArchiveBounds.h"
 #include "ArchiveDigests.h"
+#include "ArchiveOptimizer.h"
 #include "ArchivePrograms.h"
 #include "ArchiveRecipes.h"
 #include "ArchiveTraining.h"
@@ -186,6 +187,7 @@ static ArchiveMetadata readFields(const JsonReader &json) {
     metadata.programs[name] = std::move(program);
   });
   checkVariants(metadata);
+  checkMissed(metadata);
   checkTurns(metadata);
   return metadata;
 }
@@ -203,12 +205,12 @@ ArchiveMetadata fsdp::readMetadata(const TorchArchive &archive) {
     JsonReader json(parsed);
     if (json["format"].asString() != "fsdp-mlir")
       json["format"].fail("\"fsdp-mlir\"");
-    if (json["format_version"].asInt() != 7)
+    if (json["format_version"].asInt() != 8)
       throw ArchiveError(
           E::ArchiveVersion,
           "has format version " +
               std::to_string(json["format_version"].asInt()) +
-              ", this program reads 7; export again with this version");
+              ", this program reads 8; export again with this version");
     std::map<std::string, std::string> digests;
     json["sha256"]["records"].forEachField(
         [&](const std::string &name, const JsonReader &digest) {

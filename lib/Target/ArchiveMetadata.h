@@ -43,12 +43,13 @@ struct ArgumentInfo {
   std::string fqn; // of the state, or the input's name; empty: others
 };
 
-enum class ResultRole { Loss, Gradient, BufferUpdate, Output };
+enum class ResultRole { Loss, Gradient, HasGradient, BufferUpdate, Output };
 
 struct ResultInfo {
   std::string name;
   ResultRole role; // of a rule: none but outputs
-  std::string fqn; // empty: loss
+  // Empty: loss. Of HasGradient: the buffer that counts steps without one.
+  std::string fqn;
 };
 
 struct NodeInfo {
@@ -182,6 +183,8 @@ struct RuleInfo {
   std::string name, method;
   size_t group = 0;
   std::vector<std::string> parameters;
+  std::string missed; // the buffer that counts steps which give its parameters
+                      // no gradient; empty: each step gives them one
   std::vector<State> states;
   std::vector<NumberInfo> numbers;
   ProgramInfo program; // results: the new parameter, then the states

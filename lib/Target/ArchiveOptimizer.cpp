@@ -4,6 +4,8 @@
 
 #include "ArchivePrograms.h"
 
+#include "plan/StateNames.h"
+
 #include <algorithm>
 
 using namespace fsdp;
@@ -203,13 +205,33 @@ static RuleInfo readRule(const JsonReader &json, const OptimizerInfo &optimizer,
     if (!seen.insert(rule.parameters.back()).second)
       member.fail("in one rule only");
   });
+  if (JsonReader missed = json["missed"]; !missed.isNull())
+    rule.missed = readFqn(missed);
   json["states"].forEach([&](const JsonReader &state) {
     rule.states.push_back({readFqn(state["name"]), readDtype(state["dtype"]),
                            state["initial"].asDouble()});
   });
   readBody(json, rule);
   checkBody(json, rule);
+  for (const NumberInfo &number : rule.numbers)
+    if (number.op == NumberOp::Former && !rule.missed.empty())
+      json["missed"].fail("null, as numbers follow from each step before");
   return rule;
+}
+
+void fsdp::checkMissed(const ArchiveMetadata &metadata) {
+  std::set<std::string> counts;
+  for (const StateInfo &buffer : metadata.buffers)
+    if (buffer.type.shape.empty() && buffer.type.dtype == "float64" &&
+        buffer.fqn.rfind(plan::missedStatePrefix, 0) == 0)
+      counts.insert(buffer.fqn);
+  for (const RuleInfo &rule : metadata.optimizer.rules)
+    if (!rule.missed.empty() && !counts.count(rule.missed))
+      throw ArchiveError(E::ArchiveContents,
+                         "has a bad fsdp.json: the rule " + rule.name +
+                             " counts in " + rule.missed +
+                             ", which is no float64 buffer of one number "
+                             "under such a name; export again");
 }
 
 OptimizerInfo fsdp::readOptimizer(const JsonReader &json,

@@ -15,6 +15,10 @@ namespace fsdp {
 OptimizerInfo readOptimizer(const JsonReader &json,
                             const std::set<std::string> &parameters);
 
+/// Where a rule counts steps without a gradient there is a buffer for that; else
+/// throws ArchiveError.
+void checkMissed(const ArchiveMetadata &metadata);
+
 } // namespace fsdp
 
 #endif // FSDP_LIB_TARGET_ARCHIVEOPTIMIZER_H

@@ -124,6 +124,7 @@ ProgramInfo fsdp::readProgram(const JsonReader &json) {
     info.role = result["role"].asOneOf<ResultRole>(
         {{"loss", ResultRole::Loss},
          {"gradient", ResultRole::Gradient},
+         {"has_gradient", ResultRole::HasGradient},
          {"buffer_update", ResultRole::BufferUpdate},
          {"output", ResultRole::Output}});
     if (info.role != ResultRole::Loss)
@@ -136,6 +137,24 @@ ProgramInfo fsdp::readProgram(const JsonReader &json) {
           1)
     json["results"].fail("a list that begins with the one loss");
   return program;
+}
+
+/// Whether there is a gradient is one truth value, and who counts the steps
+/// without is a rule's.
+static void checkHasGradient(const std::string &name, const ResultInfo &result,
+                             const ProgramInfo &program,
+                             const ArchiveMetadata &metadata) {
+  const TensorInfo &type = program.values.at(result.name);
+  const auto &rules = metadata.optimizer.rules;
+  bool counts = std::any_of(rules.begin(), rules.end(), [&](const auto &rule) {
+    return rule.missed == result.fqn;
+  });
+  if (!counts || !type.shape.empty() || type.dtype != "bool")
+    throw ArchiveError(
+        E::ArchiveContents,
+        "has a bad fsdp.json: program " + name + " says by " + result.name +
+            " whether there are gradients, which is no truth value, or names " +
+            result.fqn + ", which no rule counts in; export again");
 }
 
 void fsdp::checkReferences(const std::string &name, ProgramInfo &program,
@@ -207,6 +226,8 @@ void fsdp::checkReferences(const std::string &name, ProgramInfo &program,
     if (result.role == ResultRole::BufferUpdate)
       check("an update", ArgumentRole::Buffer, result.fqn,
             program.values.at(result.name));
+    if (result.role == ResultRole::HasGradient)
+      checkHasGradient(name, result, program, metadata);
     if (!results.insert({result.role, result.fqn}).second)
       throw ArchiveError(E::ArchiveContents, "has a bad fsdp.json: program " +
                                                  name +

@@ -166,9 +166,11 @@ private:
       update.states.push_back(state->second);
     }
     update.gradient = values.lookup(op.getGradient());
-    if (!op.getGiven().empty() || op.getScale() || op.getSkip() ||
-        op.getStaged() || op.getEnd())
+    if (!op.getGiven().empty() || op.getScale() || op.getStaged() ||
+        op.getEnd())
       return op.emitOpError("is no update of a captured step");
+    if (op.getSkip())
+      update.skip = values.lookup(op.getSkip());
     add(std::move(update));
     return success();
   }

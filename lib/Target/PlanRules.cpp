@@ -4,6 +4,7 @@
 #include "PlanCalls.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -14,6 +15,13 @@ fsdp::exportRule(func::FuncOp function, const PlanSymbols &symbols,
   auto rule = std::make_unique<plan::RuleT>();
   rule->name = function.getSymName().str();
   rule->operands = function.getNumArguments();
+  if (auto missed = kMissedAttr.get(function)) {
+    auto state = symbols.states.find(missed.getValue());
+    if (state == symbols.states.end())
+      return function.emitOpError("counts steps in ")
+             << missed << ", which does not exist";
+    rule->missed = state->second;
+  }
   DenseMap<Value, int> values;
   ScalarTable scalars(symbols);
   auto add = [&](Value value) {

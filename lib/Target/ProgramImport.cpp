@@ -32,6 +32,7 @@ private:
   Value addLoad(const ArgumentInfo &argument, const TensorInfo &info);
   void addNodes();
   void addResults();
+  Value addSkip(const ResultInfo &hasGradient);
 
   RankedTensorType typeOf(const TensorInfo &info) {
     return getTensorType(builder.getContext(), info);
@@ -186,10 +187,13 @@ void ProgramImporter::addNodes() {
 void ProgramImporter::addResults() {
   SmallVector<Value> returned;
   SmallVector<const ResultInfo *> gradients;
+  llvm::StringMap<Value> skips; // by who counts
   for (const ResultInfo &result : program.results) {
     Value value = values.lookup(result.name);
     if (result.role == ResultRole::Gradient)
       gradients.push_back(&result);
+    else if (result.role == ResultRole::HasGradient)
+      skips[result.fqn] = addSkip(result);
     else if (result.role == ResultRole::BufferUpdate)
       StoreOp::create(builder, NameLoc::get(builder.getStringAttr(result.fqn)),
                       value, stateSymbol(result.fqn));
@@ -206,11 +210,30 @@ void ProgramImporter::addResults() {
     if (cast<RankedTensorType>(gradient.getType()).getElementType() != own)
       gradient = aten::createPrecisionCast(
           builder, loc, aten::Direction::Backward, gradient, own);
-    UpdateOp::create(builder, loc, update->second.rule,
-                     stateSymbol(result->fqn), gradient,
-                     builder.getArrayAttr(update->second.states));
+    auto op = UpdateOp::create(builder, loc, update->second.rule,
+                               stateSymbol(result->fqn), gradient,
+                               builder.getArrayAttr(update->second.states));
+    if (Value skip = skips.lookup(update->second.missed))
+      op.getSkipMutable().assign(skip);
   }
   func::ReturnOp::create(builder, builder.getUnknownLoc(), returned);
+}
+
+/// 1 where there is no gradient, else 0.
+Value ProgramImporter::addSkip(const ResultInfo &hasGradient) {
+  Location loc = NameLoc::get(builder.getStringAttr(hasGradient.fqn));
+  auto call = [&](StringRef callee, Value operand, Type element,
+                  ArrayRef<NamedAttribute> args) {
+    return aten::CallOp::create(builder, loc, aten::Direction::Backward, callee,
+                                operand, args,
+                                TypeRange(RankedTensorType::get({}, element)))
+        ->getResult(0);
+  };
+  Value lacks = call("logical_not", values.lookup(hasGradient.name),
+                     builder.getI1Type(), {});
+  Type f32 = builder.getF32Type();
+  return call("_to_copy", lacks, f32,
+              builder.getNamedAttr("dtype", TypeAttr::get(f32)));
 }
 
 void fsdp::importProgram(OpBuilder &builder, AtenCallImporter &calls,

@@ -12,6 +12,7 @@ namespace fsdp {
 struct ParameterUpdate {
   mlir::FlatSymbolRefAttr rule;
   llvm::SmallVector<mlir::Attribute> states; // symbols of the optimizer's
+  std::string missed; // who counts the steps without a gradient; empty: nobody
 };
 
 /// What programs ask of the states that stand in the module.

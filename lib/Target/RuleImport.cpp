@@ -91,6 +91,16 @@ private:
       values[former->name] = result;
   }
 
+  /// How often the rule updates its parameters, with this step.
+  Value createCount() {
+    Type f64 = builder.getF64Type();
+    Value steps = StepCountOp::create(builder, loc, f64);
+    if (rule.missed.empty())
+      return steps;
+    Value missed = StateValueOp::create(builder, loc, f64, rule.missed);
+    return arith::SubFOp::create(builder, loc, steps, missed);
+  }
+
   Value select(arith::CmpFPredicate predicate, ValueRange v) {
     Value holds = arith::CmpFOp::create(builder, loc, predicate, v[0], v[1]);
     return arith::SelectOp::create(builder, loc, holds, v[2], v[3]);
@@ -103,7 +113,7 @@ private:
       return HyperparameterOp::create(builder, loc, f64, number.hyperparameter,
                                       rule.group);
     case NumberOp::StepCount:
-      return StepCountOp::create(builder, loc, f64);
+      return createCount();
     case NumberOp::Former:
       break; // of a recurrence
     case NumberOp::Add:
@@ -223,6 +233,8 @@ func::FuncOp fsdp::importRule(OpBuilder &builder, AtenCallImporter &calls,
   kRuleAttr.set(function);
   kOptimizerAttr.set(function,
                      getIdentity(context, optimizer.groups[rule.group]));
+  if (!rule.missed.empty())
+    kMissedAttr.set(function, StringRef(rule.missed));
 
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(function.addEntryBlock());

@@ -176,6 +176,7 @@ void Importer::addOptimizerStates(const StateInfo &parameter,
                                   const RuleInfo &rule) {
   ParameterUpdate &update = states.updates[parameter.fqn];
   update.rule = symbol(rule.name);
+  update.missed = rule.missed;
   for (auto [index, like] : llvm::enumerate(rule.states)) {
     StateInfo info;
     info.fqn = parameter.fqn + "/" + like.name;

@@ -87,6 +87,9 @@ void buildSharding(OpPassManager &pm, const ShardOptions &options,
   if (options.accumulateReduce == AccumulateReduce::Each)
     pm.addPass(createAccumulateGradients());
 
+  // Ranks agree on what each micro-batch has said.
+  pm.addPass(createAgreeOnSkips());
+
   // What is asked of all gradients is asked of what the updates read: each
   // rank's own part. They are clipped as they are without the loss's scale.
   pm.addPass(createScaleLoss());

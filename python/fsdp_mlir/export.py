@@ -8,7 +8,7 @@ import sys
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Collection, Iterable, Mapping, Optional, Sequence, Union
 
 import torch
 
@@ -22,6 +22,7 @@ from .errors import (
     note,
 )
 from .archive.container import FORMAT_VERSION, build_archive
+from .archive.missed_steps import name_missed
 from .capture.graph.changed_parameters import UntrainedParametersChanged
 from .capture.context import without_pytorchs_log
 from .capture.state.kept import Kept
@@ -39,7 +40,7 @@ from .step.held_tensors import release_model
 from .step.names import StateNames
 from .step.on_host import on_host
 from .step.pairs import check_complex
-from .rules.optimizer import describe_optimizer, warn_untrained
+from .rules.optimizer import read_optimizer, warn_untrained
 from .rules.schedule import read_schedule
 from .capture.graph.rewrite import prepare
 from .step.scaler import describe_scaler
@@ -106,14 +107,20 @@ def _export(
         )
     _check_states(step, names)
     schedule = read_schedule(step)
-    optimizer, rules = describe_optimizer(step, names, schedule)
+    read = read_optimizer(step, names, schedule)
     sharding = describe_units(step, names)
     if step.scaler is None:
         _warn_half(names, sharding)
     check_batches(step.batches, step.accumulate)
     for what, data in (("data", step.data), ("eval_data", step.eval_data)):
         warn_of_loader(what, data, step.batches, int(os.environ.get("WORLD_SIZE", 1)))
-    programs = _capture_programs(step, names, sharding, optimizer)
+    captured = _capture_programs(step, names, sharding, read.held)
+    missed = name_missed(list(captured.values()), read.held)
+    optimizer, rules = read.describe(missed)
+    programs = {
+        wanted.name: ProgramWriter(captured[wanted.name], names, wanted)
+        for wanted in _programs_of(step)
+    }
     metadata = {
         "format": "fsdp-mlir",
         "format_version": FORMAT_VERSION,
@@ -124,7 +131,7 @@ def _export(
         "mesh": sharding.mesh,
         "units": sharding.units,
         "parameters": describe_parameters(names, sharding),
-        "buffers": describe_buffers(step, names),
+        "buffers": describe_buffers(step, names, missed.values()),
         "constants": describe_constants(names),
         "inputs": describe_inputs(step),
         "optimizer": optimizer,
@@ -150,22 +157,24 @@ def _check_states(step: TrainingStep, names: StateNames) -> None:
 
 
 def _capture_programs(
-    step: TrainingStep, names: StateNames, sharding: UnitTable, optimizer: dict[str, Any]
-) -> dict[str, ProgramWriter]:
-    """The step's programs by name, each ready to be written."""
+    step: TrainingStep, names: StateNames, sharding: UnitTable, held: Collection[str]
+) -> dict[str, Program]:
+    """The step's programs by name, each ready to be written; optimizers hold the parameters `held`."""
     programs: dict[str, Program] = {}
-    writers: dict[str, ProgramWriter] = {}
-    for wanted in programs_of(step.batches, step.turns, evaluates=step.eval_data is not None):
+    for wanted in _programs_of(step):
         program = capture(step, wanted, names, sharding.precision)
         prepare(program)
         programs[wanted.name] = program
-        writers[wanted.name] = ProgramWriter(program, names, wanted)
         if wanted.variant_of is not None:
             _check_variant(wanted, program, programs[wanted.variant_of])
         elif wanted.trains:
-            _warn_unreached(program, names, wanted, optimizer)
+            _warn_unreached(program, names, wanted, held)
             _check_outputs(program, step)
-    return writers
+    return programs
+
+
+def _programs_of(step: TrainingStep) -> Iterable[StepProgram]:
+    return programs_of(step.batches, step.turns, evaluates=step.eval_data is not None)
 
 
 def _write_files(
@@ -222,11 +231,10 @@ def _warn_half(names: StateNames, sharding: UnitTable) -> None:
 
 
 def _warn_unreached(
-    program: Program, names: StateNames, wanted: StepProgram, optimizer: dict[str, Any]
+    program: Program, names: StateNames, wanted: StepProgram, held: Collection[str]
 ) -> None:
-    """Warns of parameters that the optimizer holds and the loss does not reach."""
+    """Warns of parameters that an optimizer holds and the loss does not reach."""
     (turn,) = wanted.turns
-    held = {fqn for group in optimizer["groups"] for fqn in group["parameters"]}
     loss = f"the loss of {turn.name}" if turn.name else "the loss"
     reached = {result.fqn for result in program.results if result.role == "gradient"}
     asked = [
@@ -239,7 +247,10 @@ def _warn_unreached(
 
 def _check_variant(wanted: StepProgram, program: Program, first: Program) -> None:
     """Batches of all shapes train the same parameters and give the same numbers."""
-    here, there = ({(r.role, r.fqn) for r in one.results} for one in (program, first))
+    here, there = (
+        {(r.role, r.fqn) for r in one.results if r.role != "has_gradient"}
+        for one in (program, first)
+    )
     for role, fqn in sorted(here ^ there):
         what = {"gradient": "a gradient of", "buffer_update": "a new value of"}.get(role, "metric")
         has, lacks = ("has", "there is none") if (role, fqn) in here else ("lacks", "it is there")

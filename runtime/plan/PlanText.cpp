@@ -166,7 +166,10 @@ private:
   }
 
   void printRule(const RuleT &rule) {
-    out << "\nrule " << rule.name << " of " << rule.operands << " operands\n";
+    out << "\nrule " << rule.name << " of " << rule.operands << " operands";
+    if (rule.missed >= 0)
+      out << ", steps without gradients in " << plan.states[rule.missed]->fqn;
+    out << "\n";
     printScalars(rule.scalars);
     for (const auto &call : rule.calls) {
       out << "  ";

@@ -189,6 +189,7 @@ py::list states(const SessionPtr &session) {
     entry["dtype"] = plan::dtypeName(view.dtype);
     entry["role"] = plan::nameOf(view.role);
     entry["parameter"] = view.parameter;
+    entry["missed"] = view.missed;
     entry["persistent"] = view.persistent;
     entry["shard_dim"] = view.shardDim;
     entry["local"] = wrap(view.local);

@@ -33,6 +33,30 @@ sortByPlan(const plan::PlanT &plan,
   });
 }
 
+/// By state: the buffer that counts the steps which gave a parameter no
+/// gradient.
+static std::map<const plan::StateT *, const plan::StateT *>
+missedOf(const plan::PlanT &plan) {
+  std::map<const plan::StateT *, const plan::StateT *> missed;
+  auto note = [&](const plan::UpdateT &update, const plan::StateT *buffer) {
+    for (size_t i = 0; i < plan.states.size(); ++i) {
+      const plan::StateT &state = *plan.states[i];
+      bool isMember = state.flat == int(update.parameter) &&
+                      state.role == plan::Role::Parameter &&
+                      (!update.end || (state.flat_offset >= update.begin &&
+                                       state.flat_offset < update.end));
+      if (i == update.parameter || isMember)
+        missed[&state] = buffer;
+    }
+  };
+  for (const auto &program : plan.programs)
+    for (const auto &command : program->commands)
+      if (const plan::UpdateT *update = command->operation.AsUpdate())
+        if (int buffer = plan.rules[update->rule]->missed; buffer != -1)
+          note(*update, plan.states[buffer].get());
+  return missed;
+}
+
 /// The same elements, in a tensor that keeps their owner.
 static at::Tensor keeping(const at::Tensor &tensor,
                           const std::shared_ptr<void> &owner) {
@@ -89,7 +113,14 @@ std::vector<StateView> stateViews(const plan::PlanT &plan, int rank,
       found.emplace_back(&state, std::move(view));
     }
   sortByPlan(plan, found);
+  std::map<const plan::StateT *, std::string> names;
+  for (const auto &[state, view] : found)
+    names[state] = view.name;
+  auto missed = missedOf(plan);
   std::vector<StateView> views;
+  for (auto &[state, view] : found)
+    if (auto it = missed.find(state); it != missed.end())
+      view.missed = names[it->second];
   for (auto &[state, view] : found)
     views.push_back(std::move(view));
   return views;

@@ -18,6 +18,9 @@ struct StateView : NamedTensor {
   bool persistent = true;
   bool trainable = false;
   std::string parameter; // of an optimizer's state: the one it belongs to
+  /// Of a parameter: the buffer that counts steps which gave it no gradient;
+  /// empty: each step gives it one.
+  std::string missed;
   /// The dimension along which the ranks of a shard group have parts, each the
   /// chunk that torch.chunk() gives; -1: every rank holds the whole state.
   int shardDim = -1;

@@ -98,7 +98,9 @@ def test_errors_are_quoted_as_programs_say_them() -> None:
         for quote in re.findall("`([^`]+)`", line.split(" | ")[0])
     ]
     folders = [ROOT / "runtime", ROOT / "tools"]
-    files = [file for folder in folders for end in ("cpp", "h") for file in folder.rglob(f"*.{end}")]
+    files = [
+        file for folder in folders for end in ("cpp", "h") for file in folder.rglob(f"*.{end}")
+    ]
     # Literals that stand below each other are one.
     said = "".join(re.sub(r'"\s*\n\s*"', "", file.read_text()) for file in files)
     assert quotes and [quote for quote in quotes if quote not in said] == []

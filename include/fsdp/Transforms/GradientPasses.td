@@ -148,6 +148,73 @@ def AccumulateGradients
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
 }
 
+def AgreeOnSkips : ModulePass<"fsdp-agree-on-skips"> {
+  let summary = "Leaves a parameter alone where no rank has its gradient";
+  let description = [{
+    Input IR: local types; updates with a `skip` that says of this rank's batch
+    whether it lacks the gradient. Their rules count the steps that are skipped
+    in a buffer, `fsdp.missed`.
+
+    Output IR: updates are skipped where all ranks lack the gradient. One
+    `fsdp.all_reduce max skip` over the axes of each role tells that of all of
+    them. The buffers count the step.
+
+    What holds: all ranks skip the same updates. Where some rank has a gradient,
+    those that lack it add zeros, as DistributedDataParallel does. Without such
+    updates nothing changes.
+
+    Why: values may decide whether a step reaches a parameter. PyTorch's
+    optimizers leave alone what has no gradient: it keeps its value, its state
+    and its count of updates, and does not decay.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-agree-on-skips
+    module {
+      shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
+      fsdp.state @fsdp.missed.0 buffer : tensor<f64>
+      fsdp.state @w parameter : tensor<4xf32> {trainable}
+      func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule, fsdp.missed = @fsdp.missed.0} {
+        %n = aten.call "sub.Tensor"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+        return %n : tensor<*xf32>
+      }
+      func.func @step(%g: tensor<4xf32> {fsdp.input = "g"}, %lacks: tensor<f32> {fsdp.input = "lacks"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+        fsdp.update @sgd @w, %g [] skip %lacks : tensor<f32> : tensor<4xf32>
+        return %g : tensor<4xf32>
+      }
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
+    fsdp.state @fsdp.missed.0 buffer : tensor<f64>
+    fsdp.state @w parameter : tensor<4xf32> {trainable}
+    func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.missed = @fsdp.missed.0, fsdp.rule} {
+      %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+      return %0 : tensor<*xf32>
+    }
+    func.func @step(%arg0: tensor<4xf32> {fsdp.input = "g"}, %arg1: tensor<f32> {fsdp.input = "lacks"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+      %0 = aten.call "stack"([%arg1]) backward : (tensor<f32>) -> tensor<1xf32>
+      %1 = aten.call "eq.Scalar"(%0) backward {other = 0.000000e+00 : f64} : (tensor<1xf32>) -> tensor<1xi1>
+      %2 = aten.call "_to_copy"(%1) backward {dtype = f32} : (tensor<1xi1>) -> tensor<1xf32>
+      %3 = fsdp.all_reduce  max  skip %2 : tensor<1xf32>
+      %4 = aten.call "eq.Scalar"(%3) backward {other = 0.000000e+00 : f64} : (tensor<1xf32>) -> tensor<1xi1>
+      %5 = aten.call "_to_copy"(%4) backward {dtype = f32} : (tensor<1xi1>) -> tensor<1xf32>
+      %6 = aten.call "select.int"(%5) backward {dim = 0 : i64, index = 0 : i64} : (tensor<1xf32>) -> tensor<f32>
+      fsdp.update @sgd @w, %arg0 [] skip %6 : tensor<f32> : tensor<4xf32>
+      %7 = fsdp.load @fsdp.missed.0 : tensor<f64>
+      %8 = aten.call "add.Tensor"(%7, %6) backward : (tensor<f64>, tensor<f32>) -> tensor<f64>
+      fsdp.store %8, @fsdp.missed.0 : tensor<f64>
+      return %arg0 : tensor<4xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
 def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
   let summary = "Scales the loss dynamically, so that small gradients survive";
   let description = [{

@@ -90,6 +90,7 @@ static constexpr KnownAttribute knownAttributes[] = {
     // On functions.
     known(kRuleAttr, "unit"),
     known(kOptimizerAttr, "#fsdp.optimizer"),
+    known(kMissedAttr, "a symbol"),
     known(kScheduleAttr, "a string"),
     known(kVariantOfAttr, "the symbol of a program"),
     known(kTurnAttr, "a string, the turn's name"),

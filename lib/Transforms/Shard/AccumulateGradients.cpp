@@ -2,6 +2,7 @@
 
 #include "GradientMean.h"
 #include "Remarks.h"
+#include "Shard/SkippedSteps.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
@@ -160,6 +161,7 @@ void AccumulateGradients::makeAccumulate(func::FuncOp step,
     AccumulateOp::create(builder, value.getLoc(), value,
                          FlatSymbolRefAttr::get(gradient.sum.getSymNameAttr()));
   }
+  joinSkips(step, program, mapping);
   for (auto update : llvm::make_early_inc_range(program.getOps<UpdateOp>()))
     update.erase();
   eraseDeadOps(program);

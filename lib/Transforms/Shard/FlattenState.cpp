@@ -272,11 +272,12 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat,
                                 "the other parameters of its unit");
     // What asks all gradients asks those of flat parameters: it comes later.
     bool isPlain = reduction->hasOneUse() && update.getGradient().hasOneUse() &&
-                   update->getNumOperands() == 1;
+                   !update.getScale() && !update.getStaged() &&
+                   update.getGiven().empty();
     if (!isPlain)
       return update.emitOpError(
-          "is not the only reader of its gradient, or is scaled or skipped; "
-          "run fsdp-flatten-state before passes that look at all gradients");
+          "is not the only reader of its gradient, or is scaled; run "
+          "fsdp-flatten-state before passes that look at all gradients");
     if (lastReduction->isBeforeInBlock(reduction))
       lastReduction = reduction;
     if (lastUpdate->isBeforeInBlock(update))
@@ -303,7 +304,9 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat,
   size_t count = flat.members.size();
   for (size_t begin = 0, end = 0; begin < count; begin = end) {
     Attribute rule = getRule(flat.members[begin], updates[begin]);
-    while (end < count && getRule(flat.members[end], updates[end]) == rule)
+    Value skip = UpdateOp(updates[begin]).getSkip();
+    while (end < count && getRule(flat.members[end], updates[end]) == rule &&
+           UpdateOp(updates[end]).getSkip() == skip)
       ++end;
     SmallVector<Attribute> states;
     for (auto index : cast<ArrayAttr>(rule).getValue().drop_front())
@@ -314,6 +317,8 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat,
         builder, first.getLoc(), first.getRuleAttr(),
         FlatSymbolRefAttr::get(flat.parameter.getSymNameAttr()), reduced,
         builder.getArrayAttr(states));
+    if (skip)
+      update.getSkipMutable().assign(skip);
     if (end - begin == count)
       continue; // one rule for all elements
     update.setBegin(flat.members[begin].offset);

@@ -70,11 +70,10 @@ static void setInsertionPointBehind(OpBuilder &builder,
     builder.setInsertionPointAfter(last);
 }
 
-/// A call of an operator that takes a list.
-static Value createListCall(OpBuilder &builder, Location loc, StringRef callee,
-                            ArrayRef<Value> members,
-                            ArrayRef<NamedAttribute> args,
-                            RankedTensorType type) {
+Value fsdp::createListCall(OpBuilder &builder, Location loc, StringRef callee,
+                           ArrayRef<Value> members,
+                           ArrayRef<NamedAttribute> args,
+                           RankedTensorType type) {
   // One entry says how many members follow, each has one of its own.
   SmallVector<int32_t> slots(1 + members.size(), 1);
   slots.front() = 2 + int32_t(members.size());

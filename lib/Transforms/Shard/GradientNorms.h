@@ -48,7 +48,14 @@ private:
   bool allDouble = true;
 };
 
-/// Calls on scalars, in backward.
+/// A call, in backward, of an operator that takes a list.
+mlir::Value createListCall(mlir::OpBuilder &builder, mlir::Location loc,
+                           llvm::StringRef callee,
+                           llvm::ArrayRef<mlir::Value> members,
+                           llvm::ArrayRef<mlir::NamedAttribute> args,
+                           mlir::RankedTensorType type);
+
+/// Calls on scalars, or on each number of a list, in backward.
 class ScalarCalls {
 public:
   ScalarCalls(mlir::OpBuilder &builder, mlir::Location loc)

@@ -89,8 +89,9 @@ LogicalResult SkipNonFinite::skip(func::FuncOp program,
   for (StoreOp store : stores) {
     auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(
         module, store.getStateAttr());
-    if (state.getRole() != Role::Buffer)
-      continue; // sums of gradients begin anew
+    if (state.getRole() != Role::Buffer ||
+        state.getSymName().starts_with(plan::missedStatePrefix))
+      continue; // sums of gradients begin anew, and skipUpdates keeps the rest
     if (isReadBehind(store))
       return store.emitOpError("of @")
              << state.getSymName()

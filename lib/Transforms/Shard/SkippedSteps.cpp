@@ -1,6 +1,7 @@
 // Steps whose updates are skipped, since a gradient is not finite.
 
 #include "Shard/SkippedSteps.h"
+#include "Shard/KeptBuffers.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -13,6 +14,63 @@ Value fsdp::loadState(OpBuilder &builder, Location loc, StringRef name) {
   auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(
       builder.getInsertionBlock()->getParentOp(), builder.getStringAttr(name));
   return LoadOp::create(builder, loc, state.getTensorType(), name);
+}
+
+Value fsdp::isZero(ScalarCalls &scalars, Value number) {
+  Builder builder(number.getContext());
+  auto zero = builder.getNamedAttr("other", builder.getF64FloatAttr(0.0));
+  Value holds = scalars.call("eq.Scalar", number, zero, builder.getI1Type());
+  return scalars.cast(holds, builder.getF32Type());
+}
+
+void fsdp::joinSkips(func::FuncOp last, func::FuncOp accumulate,
+                     const IRMapping &values) {
+  auto module = last->getParentOfType<ModuleOp>();
+  OpBuilder builder(module.getContext());
+  llvm::DenseMap<Value, Value> joined;
+  for (UpdateOp update : getUpdates(last)) {
+    Value own = update.getSkip();
+    if (!own)
+      continue;
+    Location loc = own.getLoc();
+    Value &skip = joined[own];
+    if (!skip) {
+      std::string name =
+          plan::givenStatePrefix + std::to_string(joined.size() - 1);
+      addZeroState(module, name, cast<RankedTensorType>(own.getType()));
+      ScalarCalls scalars(builder, loc);
+      // Whether a micro-batch so far, this one included, has a gradient.
+      auto addSoFar = [&](Value lacks) {
+        Value has = isZero(scalars, lacks);
+        return scalars.call("maximum", {loadState(builder, loc, name), has});
+      };
+      builder.setInsertionPoint(accumulate.getBody().front().getTerminator());
+      StoreOp::create(builder, loc, addSoFar(values.lookup(own)), name);
+      builder.setInsertionPointAfterValue(own);
+      Value has = addSoFar(own);
+      StoreOp::create(builder, loc, scalars.call("mul.Scalar", has, "other", 0),
+                      name);
+      skip = isZero(scalars, has);
+    }
+    update.getSkipMutable().assign(skip);
+  }
+}
+
+/// A step that is skipped as a whole is counted by itself, and by nobody else.
+static void keepMissed(OpBuilder &builder, Location loc, Value skipped) {
+  ScalarCalls scalars(builder, loc);
+  auto all = builder.getInsertionBlock()->getOps<StoreOp>();
+  for (StoreOp store : SmallVector<StoreOp>(all)) {
+    if (!store.getState().starts_with(plan::missedStatePrefix))
+      continue;
+    Value before = loadState(builder, loc, store.getState());
+    Value isSkipped = scalars.cast(skipped, builder.getI1Type());
+    auto kept = aten::CallOp::create(
+        builder, loc, aten::Direction::Backward, "where.self",
+        {isSkipped, before, store.getValue()}, {}, TypeRange(before.getType()));
+    store.getValueMutable().assign(kept->getResult(0));
+    store->moveAfter(kept);
+  }
 }
 
 FailureOr<Value> fsdp::skipUpdates(OpBuilder &builder, Location loc,
@@ -29,10 +87,16 @@ FailureOr<Value> fsdp::skipUpdates(OpBuilder &builder, Location loc,
   Value overflow =
       scalars.cast(scalars.call("logical_not", finite), builder.getF32Type());
   Operation *end = builder.getInsertionBlock()->getTerminator();
+  llvm::DenseMap<Value, Value> both;
   for (UpdateOp update : updates) {
+    Value own = update.getSkip();
+    Value &skip = both[own];
+    if (!skip)
+      skip = own ? scalars.call("maximum", {overflow, own}) : overflow;
+    update.getSkipMutable().assign(skip);
     update->moveBefore(end);
-    update.getSkipMutable().assign(overflow);
   }
+  keepMissed(builder, loc, overflow);
   return overflow;
 }
 

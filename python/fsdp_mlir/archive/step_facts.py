@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Iterable, Optional
 
 import torch
 
@@ -14,6 +14,7 @@ from ..step.pairs import as_held
 from ..step.scaler import scaler_states
 from ..step.strides import row_major_strides
 from ..step.training_step import TrainingStep
+from .missed_steps import first_count
 from .unit_table import UnitTable
 
 
@@ -46,8 +47,13 @@ def describe_parameters(names: StateNames, sharding: UnitTable) -> list[dict[str
     ]
 
 
-def describe_buffers(step: TrainingStep, names: StateNames) -> list[dict[str, Any]]:
-    """The model's buffers, and the states of the loss scaler."""
+def describe_buffers(
+    step: TrainingStep, names: StateNames, missed: Iterable[str]
+) -> list[dict[str, Any]]:
+    """The model's buffers, the states of the loss scaler, and the counts of steps `missed`."""
+    zero = [{"op": "fill", "values": [0.0], "draw": 0, "region": None}]
+    own = [(fqn, t, None) for fqn, t in scaler_states(step.scaler).items()]
+    own += [(fqn, first_count(), zero) for fqn in sorted(set(missed))]
     return [
         {
             **_tensor(fqn, as_held(t), names),
@@ -56,8 +62,8 @@ def describe_buffers(step: TrainingStep, names: StateNames) -> list[dict[str, An
         }
         for fqn, t in names.buffers.items()
     ] + [
-        {"fqn": fqn, "aliases": [], **_type(t, fqn), "persistent": False, "init": None}
-        for fqn, t in scaler_states(step.scaler).items()
+        {"fqn": fqn, "aliases": [], **_type(t, fqn), "persistent": False, "init": init}
+        for fqn, t, init in own
     ]
 
 

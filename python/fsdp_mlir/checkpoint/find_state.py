@@ -46,7 +46,7 @@ def find_optimizer(
     source: Source, step: Step, tensors: Iterable[Tensor], wanted: Optional[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The source's name of each tensor of optimizer state, and of each parameter's count of steps
-    where it has one.
+    where it has one; of a parameter that no step had to update there may be neither.
 
     Raises:
         CheckpointError: one is missing, the state of several optimizers is there, or the numbers
@@ -67,7 +67,9 @@ def find_optimizer(
     counts = {name: spelled(name, "step")[:2] for name in step.updated()}
     prefix = _prefix(source, names or counts, _OPTIMIZER, wanted, "--optimizer-key")
     found = _found(source, names, prefix)
-    if missing := [name for name in names if name not in found]:
+    owners = {tensor.name: tensor.parameter for tensor in tensors if tensor.role == "optimizer"}
+    never = step.missed().keys() - {owners[name] for name in found}
+    if missing := [name for name in names if name not in found and owners[name] not in never]:
         raise CheckpointError(
             E.IMPORT_SOURCE,
             f"the source has no optimizer state {some(missing)} of the step's {step.optimizer}; "

@@ -60,7 +60,7 @@ class Import:
         places, counts = find_optimizer(source, step, self._tensors, choices.optimizer_key)
         self._places |= places
         self._steps, self._skipped = self._count(counts)
-        self._values = self._lost()
+        self._values = self._lost() | self._missed(counts) | self._unmade()
         self._cast: list[str] = []
 
     def write(self, root: Path) -> Path:
@@ -84,12 +84,13 @@ class Import:
 
     def _count(self, counts: dict[str, str]) -> tuple[int, int]:
         """Steps that the run did, and how many of them the scaler skipped."""
-        taken = {_steps_of(self._source[place](), place) for place in counts.values()}
+        always = counts.keys() - self._step.missed().keys() or counts.keys()
+        taken = {_steps_of(self._source[counts[name]](), counts[name]) for name in always}
         if len(taken) > 1:
             raise CheckpointError(
                 E.IMPORT_SOURCE,
                 f"the source's optimizer has updated some parameters {min(taken)} times and others "
-                f"{max(taken)} times, and a run here updates all of them in every step",
+                f"{max(taken)} times, and the step here updates all of them in every step",
             )
         steps = self._choices.steps
         if steps is None and taken and not self._step.scaler:
@@ -110,11 +111,44 @@ class Import:
             )
         return steps, skipped
 
+    def _missed(self, counts: dict[str, str]) -> dict[str, torch.Tensor]:
+        """What counts the steps that gave some parameters no gradient."""
+        done = self._steps - self._skipped
+        updates: dict[str, int] = {}
+        for name, buffer in self._step.missed().items():
+            if name in counts:
+                own = _steps_of(self._source[counts[name]](), counts[name])
+            else:  # an optimizer that does not count has a state, or none
+                own = done if any(t.parameter == name for t in self._found()) else 0
+            updates[buffer] = max(own, updates.get(buffer, 0))
+        return {
+            LOST + buffer: torch.tensor(float(done - own), dtype=torch.float64)
+            for buffer, own in updates.items()
+        }
+
+    def _unmade(self) -> dict[str, torch.Tensor]:
+        """The first states of parameters that no step had to update."""
+        rules = dict(self._step.trained())
+        found = {tensor.name for tensor in self._found()}
+        values = {}
+        for tensor in self._tensors:
+            if tensor.role == "optimizer" and tensor.name not in found:
+                states = rules[tensor.parameter]["states"]
+                (first,) = (s["initial"] for s in states if s["name"] == tensor.key)
+                dtype = dtype_row(tensor.dtype).dtype
+                values[tensor.name] = torch.full(tensor.shape, first, dtype=dtype)
+        return values
+
+    def _found(self) -> list[Tensor]:
+        """The tensors that the source has."""
+        return [tensor for tensor in self._tensors if tensor.name in self._places]
+
     def _lost(self) -> dict[str, torch.Tensor]:
         """What no state_dict() of the model has: buffers that are not persistent, the scaler's."""
         weights, values, missing = self._choices.weights or {}, {}, []
+        counted = {LOST + buffer for buffer in self._step.missed().values()}
         for tensor in self._tensors:
-            if not tensor.name.startswith(LOST):
+            if not tensor.name.startswith(LOST) or tensor.name in counted:
                 continue
             key = tensor.name.removeprefix(SCALER)
             own = {"scale": "scaler.scale", "growth_tracker": "scaler._growth_tracker"}.get(key)

@@ -14,6 +14,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from ..archive.missed_steps import PREFIX as MISSED
 from ..dtypes import dtype_name
 from ..step.memory import FREED, is_freed
 from ..step.names import plain_path
@@ -217,6 +218,13 @@ def _compare(
     targets: dict[str, torch.Tensor], stored: dict[str, Tensor], with_optimizer: bool
 ) -> None:
     """Raises CheckpointError where the checkpoint is of another model or optimizer."""
+    if with_optimizer and any(name.startswith(LOST + MISSED) for name in stored):
+        raise CheckpointError(
+            E.CHECKPOINT_MISMATCH,
+            "the checkpoint's run counted steps that gave some parameters no gradient, and it does not "
+            "say which; `python -m fsdp_mlir.checkpoint export --to torch --archive STEP.pt` writes what "
+            "the model and the optimizer load",
+        )
     targets = {name: value for name, value in targets.items() if value.numel()}
     if missing := [name for name in targets if name not in stored]:
         raise CheckpointError(
@@ -228,7 +236,7 @@ def _compare(
         tensor.name
         for tensor in stored.values()
         if tensor.name not in targets
-        and not tensor.name.startswith(SCALER)
+        and not tensor.name.startswith((SCALER, LOST + MISSED))
         and (with_optimizer or tensor.role != "optimizer")
     ]
     if unknown:

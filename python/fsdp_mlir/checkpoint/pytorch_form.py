@@ -8,7 +8,7 @@ import torch
 
 from .elements import dtype_row
 from .errors import E, CheckpointError
-from .manifest import Tensor
+from .manifest import LOST, Tensor
 from .reader import Checkpoint
 from .step_archive import SCALER, Step, optimizer_class
 
@@ -64,9 +64,12 @@ class Skeleton:
         stored: dict[str, dict[str, Tensor]] = {}
         for tensor in manifest.of_role("optimizer"):
             stored.setdefault(tensor.parameter, {})[tensor.key] = tensor
-        taken = manifest.run.step - int(self._scalar("skipped_steps"))
-        rules, updated = dict(step.trained()), step.updated()
-        numbers = {name: self._numbers(step, rule, taken) for name, rule in rules.items()}
+        rules = dict(step.trained())
+        taken = {name: self._updates(step, name) for name in rules}
+        # PyTorch's optimizers have no state of what never had a gradient.
+        never = {name for name in step.missed() if not taken[name]}
+        updated = step.updated() - never
+        numbers = {name: self._numbers(step, rule, taken[name]) for name, rule in rules.items()}
         dimensions = {state["fqn"]: len(state["shape"]) for state in step.metadata["parameters"]}
         groups, state = [], {}
         for group, values in zip(step.groups, step.hyperparameters(manifest.run.step)):
@@ -89,11 +92,17 @@ class Skeleton:
                         key: (
                             torch.full_like(value, numbers[name][key])
                             if key in numbers[name]
-                            else self._value(f"{name}/{key}", value, own.get(key), taken)
+                            else self._value(f"{name}/{key}", value, own.get(key), taken[name])
                         )
                         for key, value in example.items()
                     }
         return {"state": state, "param_groups": groups}
+
+    def _updates(self, step: Step, parameter: str) -> int:
+        """How often a parameter was updated."""
+        done = self.checkpoint.manifest.run.step - int(self._scalar(SCALER + "skipped_steps"))
+        missed = step.missed().get(parameter)
+        return done - int(self._scalar(LOST + missed)) if missed else done
 
     def _numbers(self, step: Step, rule: dict[str, Any], steps: int) -> dict[str, float]:
         key = (rule["name"], steps)
@@ -135,16 +144,16 @@ class Skeleton:
         if not step.scaler:
             return None
         return {
-            "scale": self._scalar("scale"),
+            "scale": self._scalar(SCALER + "scale"),
             "growth_factor": step.scaler["growth_factor"],
             "backoff_factor": step.scaler["backoff_factor"],
             "growth_interval": step.scaler["growth_interval"],
-            "_growth_tracker": int(self._scalar("growth_tracker")),
+            "_growth_tracker": int(self._scalar(SCALER + "growth_tracker")),
         }
 
-    def _scalar(self, key: str) -> float:
-        """A state of the scaler; 0 where it is not there."""
-        tensor = self.checkpoint.manifest.find(SCALER + key)
+    def _scalar(self, name: str) -> float:
+        """A buffer of one number; 0 where it is not there."""
+        tensor = self.checkpoint.manifest.find(name)
         return self.checkpoint.tensor(tensor).item() if tensor else 0.0
 
 

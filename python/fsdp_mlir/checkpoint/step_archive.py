@@ -101,6 +101,11 @@ class Step:
             for name in rule["parameters"]:
                 yield name, rule
 
+    def missed(self) -> dict[str, str]:
+        """By parameter: the buffer that counts the steps which gave it no gradient; none of those that
+        each step gives one."""
+        return {name: rule["missed"] for name, rule in self.trained() if rule["missed"]}
+
     def updated(self) -> set[str]:
         """The parameters that a step updates: those whose gradient one of its turns computes.
         PyTorch's optimizers have no state of others."""

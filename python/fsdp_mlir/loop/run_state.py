@@ -31,8 +31,8 @@ def state_dict(session: Any, optimizer: bool) -> dict[str, torch.Tensor]:
         tensors = {entry["name"]: whole[entry["name"]] for entry in entries}
     named = {name: tensors[entry["name"]] for entry in entries for name in _names(entry)}
     if optimizer:
-        updates = torch.tensor(float(_updates(session)))
-        named |= {name: updates.clone() for name in _counts(entries)}
+        updates = _updates(session)
+        named |= {name: torch.tensor(float(updates[p])) for name, p in _counts(entries).items()}
     return named
 
 
@@ -53,25 +53,47 @@ def load_state_dict(session: Any, given: Mapping[str, torch.Tensor]) -> None:
         else:
             value = value.full_tensor() if is_cut else value
             whole[entry["name"]] = value.detach().cpu().contiguous()
+    if given.keys() & counts.keys():
+        updates = _updates(session)
+        whole |= _count_anew(
+            session, {name: int(given.get(name, updates[p])) for name, p in counts.items()}, counts
+        )
     session.put(whole)
-    updates = _updates(session)
-    if taken := {name: int(given.get(name, updates)) for name in counts if given.keys() & counts}:
-        most = max(taken, key=taken.__getitem__)
-        _warn_of_counts(taken, most)
-        session.steps += taken[most] - updates
+
+
+def _count_anew(
+    session: Any, taken: Mapping[str, int], counts: Mapping[str, str]
+) -> dict[str, torch.Tensor]:
+    """Has parameters be updated so many times until now; what counts the steps that gave some of them
+    no gradient is then what this returns."""
+    most = max(taken, key=taken.__getitem__)
+    missed = _missed(session)
+    session.steps += taken[most] - _done(session)
+    alike: dict[str, dict[str, int]] = {}
+    for name, count in taken.items():
+        alike.setdefault(missed.get(counts[name], ""), {})[name] = count
+    values = {}
+    for buffer, members in alike.items():
+        largest = max(members, key=members.__getitem__)
+        _warn_of_counts(members, largest)
+        if buffer:
+            left_out = float(taken[most] - members[largest])
+            values[buffer] = torch.tensor(left_out, dtype=torch.float64)
+    return values
 
 
 def _warn_of_counts(taken: Mapping[str, int], most: str) -> None:
-    """Warns where parameters have been updated a different number of times."""
+    """Warns where parameters that are updated in the same steps have been updated a different number
+    of times."""
     least = min(taken, key=taken.__getitem__)
     if taken[least] < taken[most]:
         warnings.warn(
             f"{least} is {taken[least]} and {most} is {taken[most]}, and a run has one count of "
-            f"updates for all parameters: it takes the {taken[most]}. Where the optimizer computes "
+            f"updates for both: it takes the {taken[most]}. Where the optimizer computes "
             "with its count, as Adam to correct its averages, the first updates of the others are "
             "not PyTorch's; train all from the start, with a learning rate of 0 until then",
             RuntimeWarning,
-            stacklevel=4,  # the script's line that gives the states
+            stacklevel=5,  # the script's line that gives the states
         )
 
 
@@ -119,19 +141,37 @@ def _names(entry: Entry) -> list[str]:
     return [f"state.{parameter}.{entry['name'].removeprefix(parameter + '/')}"]
 
 
-def _counts(entries: list[Entry]) -> list[str]:
-    """The names of the optimizer's counts of updates, one for each parameter that has states."""
+def _counts(entries: list[Entry]) -> dict[str, str]:
+    """The names of the optimizer's counts of updates, and the parameter of each: those that have
+    states."""
     owners = dict.fromkeys(e["parameter"] for e in entries if e["role"] == "optimizer")
-    return [f"state.{parameter}.step" for parameter in owners]
+    return {f"state.{parameter}.step": parameter for parameter in owners}
 
 
-def _updates(session: Any) -> int:
+def _done(session: Any) -> int:
     """Steps whose updates were not left out."""
     return session.steps - int(session.metrics().get("skipped_steps", 0))
 
 
+def _missed(session: Any) -> dict[str, str]:
+    """The buffer that counts steps without a gradient, of parameters that have one."""
+    return {e["name"]: e["missed"] for e in session.states() if e["missed"]}
+
+
+def _updates(session: Any) -> dict[str, int]:
+    """How often each parameter was updated."""
+    done, missed = _done(session), _missed(session)
+    entries = session.states()
+    local = {e["name"]: e["local"] for e in entries if e["name"] in missed.values()}
+    return {
+        e["name"]: done - int(local[missed[e["name"]]]) if e["name"] in missed else done
+        for e in entries
+        if e["role"] == "parameter"
+    }
+
+
 def _checked(
-    given: Mapping[str, torch.Tensor], targets: Mapping[str, Entry], counts: list[str]
+    given: Mapping[str, torch.Tensor], targets: Mapping[str, Entry], counts: Mapping[str, str]
 ) -> dict[str, torch.Tensor]:
     """The given states in the form of the run's; raises RunError where one does not fit."""
     if not isinstance(given, Mapping):

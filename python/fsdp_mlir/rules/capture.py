@@ -65,6 +65,8 @@ class Rule:
     formers: list[Former]
     # Of a rule that looks at whole tensors, theirs; None: any.
     shape: Optional[tuple[int, ...]] = None
+    # The buffer that counts steps which give the parameters no gradient; None: each step gives one.
+    missed: Optional[str] = None
 
 
 def capture_rules(

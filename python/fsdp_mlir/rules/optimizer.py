@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
-from typing import Any, Container, Optional, Sequence
+from typing import Any, Container, Iterator, Mapping, Optional, Sequence
 
 import torch
 
@@ -26,12 +27,56 @@ _REFUSED_FLAGS = {
 }
 
 
-def describe_optimizer(
-    step: TrainingStep, names: StateNames, schedule: Optional[Schedule]
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """The groups and rules of the optimizer, or of several; and the rules' methods by name.
+@dataclasses.dataclass
+class StepOptimizer:
+    """The optimizer of a step, or several.
 
-    Warns by name of trainable parameters that the optimizer does not hold: they get no update.
+    Attributes:
+        groups: as the archive has them.
+        rules: each with the optimizer that it is of.
+    """
+
+    groups: list[dict[str, Any]]
+    rules: list[tuple[torch.optim.Optimizer, Rule]]
+
+    @property
+    def held(self) -> set[str]:
+        """The parameters in its groups."""
+        return {fqn for group in self.groups for fqn in group["parameters"]}
+
+    def describe(self, missed: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+        """The archive's entry, and the rules' methods by name.
+
+        Args:
+            missed: by parameter, the buffer that counts the steps without its gradient.
+
+        Raises:
+            ExportError: an optimizer has numbers that follow from each step, of such a parameter.
+        """
+        writers: dict[str, RuleWriter] = {}
+        for optimizer, whole in self.rules:
+            for rule in _apart(whole, missed):
+                if rule.missed:
+                    _check_counted(
+                        optimizer,
+                        rule,
+                        f"values decide whether a step gives {rule.parameters[0]} a gradient, without "
+                        "which it takes no step; give it one in each step, as by adding `0.0 * "
+                        "p.sum()` to the loss, or use another optimizer",
+                    )
+                symbol = _symbol(rule, optimizer_name(optimizer), writers)
+                writers[symbol] = RuleWriter(rule, symbol, f"rule_{len(writers)}")
+        rules = [writer.description for writer in writers.values()]
+        sources = {w.description["method"]: w.source for w in writers.values()}
+        return {"groups": self.groups, "rules": rules}, sources
+
+
+def read_optimizer(
+    step: TrainingStep, names: StateNames, schedule: Optional[Schedule]
+) -> StepOptimizer:
+    """Follows the step of the optimizer, or of several.
+
+    Warns by name of trainable parameters that no optimizer holds: they get no update.
 
     Raises:
         ExportError: a parameter that is not in the model, a step that does not treat each element
@@ -45,37 +90,44 @@ def describe_optimizer(
             "a GradScaler skips the step of each optimizer by itself, which is not there; give one "
             "optimizer, or bfloat16, which needs no scaler",
         )
-    groups: list[dict[str, Any]] = []
-    writers: dict[str, RuleWriter] = {}
+    read = StepOptimizer([], [])
     for part in parts:
-        first = len(groups)
+        first = len(read.groups)
         own = _describe_groups(part, names, first)
-        groups += own
+        read.groups += own
         _warn_of_modes(part)
         captured = capture_rules(
             part, [group["parameters"] for group in own], schedule.part(first, len(own))
         )
-        if step.scaler is not None:
-            _check_counted(part, captured)
         for rule in captured:
+            if step.scaler is not None:
+                _check_counted(
+                    part,
+                    rule,
+                    "a GradScaler skips steps that only the run knows; leave the scaler out, or use "
+                    "another optimizer",
+                )
             rule.parameters = [fqn for fqn in rule.parameters if fqn in names.parameters]
-            if not rule.parameters:
-                continue
-            rule.group += first
-            symbol = _symbol(rule, optimizer_name(part), writers)
-            writers[symbol] = RuleWriter(rule, symbol, f"rule_{len(writers)}")
-    for group in groups:
+            if rule.parameters:
+                rule.group += first
+                read.rules.append((part, rule))
+    for group in read.groups:
         group["parameters"] = [fqn for fqn in group["parameters"] if fqn in names.parameters]
-    held = {fqn for group in groups for fqn in group["parameters"]}
+    held = read.held
     warn_untrained(
         [fqn for fqn, p in names.parameters.items() if p.requires_grad and fqn not in held],
         "not in the optimizer",
     )
-    description = {
-        "groups": groups,
-        "rules": [writer.description for writer in writers.values()],
-    }
-    return description, {w.description["method"]: w.source for w in writers.values()}
+    return read
+
+
+def _apart(rule: Rule, missed: Mapping[str, str]) -> Iterator[Rule]:
+    """A rule for each set of its parameters that lack their gradients together."""
+    sets: dict[Optional[str], list[str]] = {}
+    for fqn in rule.parameters:
+        sets.setdefault(missed.get(fqn), []).append(fqn)
+    for name, parameters in sets.items():
+        yield dataclasses.replace(rule, parameters=parameters, missed=name)
 
 
 def _describe_groups(
@@ -133,6 +185,8 @@ def _symbol(rule: Rule, optimizer: str, taken: Container[str]) -> str:
     symbol = f"{optimizer.rpartition('.')[2].lower()}.{rule.group}"
     if rule.shape is not None:
         symbol += "." + "x".join(map(str, rule.shape))
+    if rule.missed is not None:
+        symbol += rule.missed.removeprefix("fsdp")
     if symbol in taken:
         symbol += f".{dtype_name(rule.dtype, symbol)}"
     while symbol in taken:
@@ -159,12 +213,12 @@ def _warn_of_modes(optimizer: torch.optim.Optimizer) -> None:
         )
 
 
-def _check_counted(optimizer: torch.optim.Optimizer, rules: list[Rule]) -> None:
-    for former in (former for rule in rules for former in rule.formers):
+def _check_counted(optimizer: torch.optim.Optimizer, rule: Rule, why: str) -> None:
+    """Raises ExportError where numbers of a rule follow from each step, some of which are skipped."""
+    for former in rule.formers:
         what = (
             f"the step of {type(optimizer).__name__} keeps a number in {described(former.name)} that "
-            "follows from every step before, and a GradScaler skips steps that only the run knows; "
-            "leave the scaler out, or use another optimizer"
+            f"follows from every step before, and {why}"
         )
         raise ExportError(E.OPTIMIZER, at_line(former.next.where, what))
 

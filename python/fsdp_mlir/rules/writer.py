@@ -65,6 +65,7 @@ class RuleWriter:
             "method": method,
             "group": rule.group,
             "parameters": rule.parameters,
+            "missed": rule.missed,
             "states": [
                 {
                     "name": s.name,

@@ -221,6 +221,15 @@ void checkRule(const Checked &at, const PlanT &plan, const RuleT &rule) {
   for (DType dtype : rule.dtypes)
     at.require(C1, dtype <= DType::MAX, "has a value of an unknown dtype");
   checkScalars(at, plan, rule.scalars);
+  if (rule.missed != -1) {
+    at.index(rule.missed, plan.states.size(), "state");
+    const StateT &missed = *plan.states[rule.missed];
+    at.require(C24,
+               missed.role == Role::Buffer && missed.dtype == DType::Float64 &&
+                   missed.shape.empty(),
+               "counts steps in '", missed.fqn,
+               "', which is no buffer of one float64");
+  }
 
   std::vector<bool> written(rule.dtypes.size());
   std::fill_n(written.begin(), rule.operands, true);

@@ -12,8 +12,9 @@ void fsdp::plan::checkReduction(const Checked &here, const PlanT &plan,
   here.require(C1, collective.op <= ReduceOp::MAX, "its operation is unknown");
   here.require(C14, !isMax || collective.kind == CollectiveKind::AllReduce,
                "takes a maximum, which only an all-reduce does");
-  here.require(C26, isMax == (norm == Norm::Largest), "takes a ",
-               isMax ? "maximum" : "sum", " of what is ",
+  // A truth is 1 or 0, and either may be taken of it.
+  here.require(C26, norm == Norm::Truth || isMax == (norm == Norm::Largest),
+               "takes a ", isMax ? "maximum" : "sum", " of what is ",
                norm == Norm::Largest ? "the largest" : "no maximum",
                " on each rank");
   here.require(C14, !reduces || isReducible(collective.dtype, collective.op),
@@ -22,10 +23,11 @@ void fsdp::plan::checkReduction(const Checked &here, const PlanT &plan,
   // makes the mean of all.
   bool replicated = numRanks(plan) > numShards(plan);
   bool overReplicas = isOver(plan, collective, AxisRole::Replicate);
+  bool isGradient = !isMax && norm != Norm::Sum;
   bool isMean = collective.kind == CollectiveKind::ReduceScatter
                     ? !replicated
                     : collective.kind == CollectiveKind::AllReduce &&
-                          norm == Norm::None && overReplicas;
+                          isGradient && overReplicas;
   double of = gradientDivisor(plan, collective.unit);
   double divisor = isMean ? gradientDivisors(collective.dtype, of).after : 1;
   here.require(C14, collective.divisor == divisor, "divides by ",

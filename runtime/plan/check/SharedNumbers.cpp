@@ -96,6 +96,9 @@ void SharedNumbers::follow(const AtenT &call) {
       note(normed, gradient);
   } else if (Norm common = commonNorm(operands); joins(call.name, common)) {
     norm = common;
+  } else if (call.name == "aten::eq" ||
+             (call.name == "aten::_to_copy" && common == Norm::Truth)) {
+    norm = Norm::Truth;
   }
   for (int result : call.results)
     if (result != -1) {
@@ -119,11 +122,12 @@ void SharedNumbers::checkUpdate(const Checked &here, const UpdateT &update) {
   const StateT &parameter = *plan.states[update.parameter];
   if (parameter.role != Role::Parameter)
     return;
-  std::pair<int, int> numbers(originOf(update.scale), originOf(update.skip));
-  if (!ofUpdates)
-    ofUpdates = numbers;
+  int scale = originOf(update.scale), skip = originOf(update.skip);
+  scaledBy = scaledBy.value_or(scale);
+  int ofRule = skippedOn.try_emplace(update.rule, skip).first->second;
   note(used, update.gradient);
-  here.require(C26, numbers == *ofUpdates, "updates '", parameter.fqn,
+  here.require(C26, scale == *scaledBy && skip == ofRule, "updates '",
+               parameter.fqn,
                "' by another scale, or on another condition, than others "
                "before it");
 }

@@ -6,13 +6,15 @@
 
 #include "plan/check/CheckerSupport.h"
 
+#include <map>
+#include <optional>
 #include <set>
 
 namespace fsdp::plan {
 
 /// What a value says of all gradients of a rank: a sum of powers, or the
-/// largest magnitude.
-enum class Norm { None, Sum, Largest };
+/// largest magnitude; or that it says whether something holds there.
+enum class Norm { None, Sum, Largest, Truth };
 
 /// Follows such numbers through a program. `follow` gets its commands in their
 /// order, each after it was checked by itself.
@@ -50,7 +52,8 @@ private:
   std::map<std::pair<int, uint64_t>, std::vector<int>> parts;
   std::vector<int> origins;   // by value: the one it copies whole, or itself
   std::set<int> normed, used; // gradients that norms and updates read
-  std::optional<std::pair<int, int>> ofUpdates; // scale, skip
+  std::optional<int> scaledBy;                // all updates
+  std::map<uint32_t, int> skippedOn;          // updates by a rule
 };
 
 } // namespace fsdp::plan

@@ -76,13 +76,13 @@ private:
     Extents now = memory.resolve(state);
     std::optional<Digest> added;
     const TermInfo &choice = terms[now.front().term];
-    if (now.size() == 1 && choice.kind == TermInfo::Chosen && skipped != -1 &&
+    if (now.size() == 1 && choice.kind == TermInfo::Chosen &&
         isBefore(choice.before, state)) {
-      Term condition = memory.termOf(skipped), given = choice.condition;
+      Term given = choice.condition;
       if (terms[given].kind == TermInfo::Cast)
         given = terms[given].of;
-      if (given == condition) {
-        added = terms[condition].digest;
+      if (skipped.count(given)) {
+        added = terms[given].digest;
         now.front().term = choice.of;
         uint64_t bytes = now.front().bytes;
         now = Content(bytes, now).resolve(terms, 0, bytes);
@@ -104,7 +104,7 @@ private:
 
   void follow(const UpdateT &update) {
     if (update.skip != -1)
-      skipped = update.skip;
+      skipped.insert(memory.termOf(update.skip));
     const StateT &changed = *plan.states[update.parameter];
     bool accumulates = changed.role == Role::Gradient;
     Extents local = memory.rowMajor(update.gradient);
@@ -289,7 +289,7 @@ private:
   bool isLast;
   uint32_t allDims = 0;
   int now = -1;
-  int skipped = -1; // on which number updates are skipped
+  std::set<Term> skipped; // on which numbers updates are skipped
   Computations found;
 };
 

@@ -61,6 +61,15 @@ def all_updates_may_be_skipped(decided: Decided) -> None:
     assert decided.said("skip-non-finite.skip", "updates") == [(_updates(decided),)]
 
 
+@claim("agree-on-skips.skip", of=None)
+def updates_without_gradients_are_left_out(deciding: Deciding) -> None:
+    """In the sharded IR: those that have a number which says so."""
+    given = [PASSES / "Shard" / "agree-on-skips.mlir", "--fsdp-shard=mesh=2"]
+    [said] = [r for r in remarks_of(given, deciding.new_folder) if r.by == "fsdp-agree-on-skips"]
+    text = chain.command([chain.binary("fsdp-opt"), *given]).stdout
+    assert int(figures(said)["updates"]) == len(re.findall(r"fsdp\.update .* skip %", text)) == 2
+
+
 @claim("plan-memory.arena", of=OFFLOADED)
 def memory_is_what_was_planned(decided: Decided) -> None:
     """The remark counts what lies behind the states."""

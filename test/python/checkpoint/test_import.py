@@ -330,7 +330,7 @@ def test_an_archive_of_another_version_is_refused(run: SmallRun, tmp_path: pathl
         archive.writestr("step/extra/fsdp.json", '{"optimizer": {}, "format_version": 1}')
     flags = ("--to", "torch", "--archive", tmp_path / "step.pt", "-o", tmp_path / "out")
     line = refusal("export", run.at(10), *flags)
-    assert "step.pt has format version 1, this program reads version 7" in line
+    assert "step.pt has format version 1, this program reads version 8" in line
 
 
 @pytest.mark.parametrize("kind", ["torch", "dcp", "safetensors"])

@@ -52,12 +52,15 @@ class Fuzz:
         loss: of a model and a batch.
         places: a refusal names one of these.
         near: how far numbers may be from eager's, relative to the largest of a tensor.
+        optimizer: of the parameters to be trained. One that moves and decays them without a gradient
+            of theirs shows whether a step without one leaves them alone.
         ends_with_eager: whether a run has to end where eager has an error.
     """
 
     source: Callable[[int], str]
     batches: Callable[[], list[Batch]]
     loss: Callable[..., Tensor]
+    optimizer: Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]
     places: tuple[str, ...] = ()
     near: float = 0.0
     ends_with_eager: bool = False
@@ -82,7 +85,7 @@ class Fuzz:
         return self._compared(ours, theirs)
 
     def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.SGD((p for p in model.parameters() if p.requires_grad), lr=0.1)
+        return self.optimizer(p for p in model.parameters() if p.requires_grad)
 
     def _eager(self, model: nn.Module) -> Ran:
         optimizer = self._optimizer(model)

@@ -177,6 +177,7 @@ FUZZ = Fuzz(
     source=lambda seed: Writer(seed).source,
     batches=batches,
     loss=loss,
+    optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=0.02, weight_decay=0.1),
     places=("model.", "in the place of moved"),
 )
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from fsdp_mlir import ExportError, TrainingStep
 from fsdp_mlir.step.names import StateNames
-from fsdp_mlir.rules.optimizer import describe_optimizer
+from fsdp_mlir.rules.optimizer import read_optimizer
 from fsdp_mlir.rules.schedule import read_schedule
 
 
@@ -152,7 +152,7 @@ def test_several_optimizers(tmp_path: pathlib.Path) -> None:
     assert table.columns == [(0, "lr"), (1, "lr")]
     assert table.rows == [[1e-3, 0.1], [1e-3, 0.05], [1e-3, 0.025]]
     made = step()
-    description, _ = describe_optimizer(made, StateNames(made), table)
+    description, _ = read_optimizer(made, StateNames(made), table).describe({})
     assert [group["optimizer"] for group in description["groups"]] == ["muon", "adamw"]
     assert [rule["name"] for rule in description["rules"]] == ["muon.0.2x3", "adamw.1"]
 
@@ -164,4 +164,4 @@ def test_several_optimizers(tmp_path: pathlib.Path) -> None:
         read_schedule(step(optimizer=muon, lr_schedule=halves))
     scaled = step(scaler=torch.amp.GradScaler("cpu"))
     with pytest.raises(ExportError, match="skips the step of each optimizer by itself"):
-        describe_optimizer(scaled, StateNames(scaled), None)
+        read_optimizer(scaled, StateNames(scaled), None)

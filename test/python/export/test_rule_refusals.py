@@ -15,7 +15,7 @@ from torch.optim import NAdam
 
 from fsdp_mlir import ExportError, TrainingStep
 from fsdp_mlir.rules.capture import capture_rules
-from fsdp_mlir.rules.optimizer import describe_optimizer
+from fsdp_mlir.rules.optimizer import read_optimizer
 from fsdp_mlir.rules.schedule import constant_rates
 from fsdp_mlir.step.names import StateNames
 
@@ -214,7 +214,7 @@ def test_a_number_of_every_step_and_a_scaler_are_refused() -> None:
         scaler=torch.amp.GradScaler("cpu"),
     )
     with pytest.raises(ExportError, match=r"nadam.py:\d+: the step of NAdam keeps a number in its"):
-        describe_optimizer(step, StateNames(step), None)
+        read_optimizer(step, StateNames(step), None)
 
 
 def test_a_group_without_a_rate_is_refused() -> None:

@@ -330,6 +330,7 @@ FUZZ = Fuzz(
     source=lambda seed: Writer(seed).source,
     batches=batches,
     loss=loss,
+    optimizer=lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, weight_decay=0.1),
     near=1e-5,
     ends_with_eager=True,
 )

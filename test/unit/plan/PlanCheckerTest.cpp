@@ -61,7 +61,7 @@ struct BrokenTable : BrokenPlan {};
 TEST_P(BrokenTable, IsRefused) { expectRefused(); }
 
 static const Break<PlanT> breaks[] = {
-    {"Version", C20, [](PlanT &p) { p.version = 9; }, "it has version 9"},
+    {"Version", C20, [](PlanT &p) { p.version = 99; }, "it has version 99"},
     {"NoStep", C21, [](PlanT &p) { p.programs.erase(p.programs.begin()); },
      "it has no program 'step'"},
     {"ProgramTwice", C21, [](PlanT &p) { p.programs[1]->name = "step"; },
@@ -148,6 +148,8 @@ static const Break<PlanT> breaks[] = {
     {"RuleReadsAhead", C24,
      [](PlanT &p) { p.rules[0]->calls[0]->arguments[0]->value = 2; },
      "rule 'sgd.0': reads value 2 before it is written"},
+    {"RuleCountsInNoBuffer", C24, [](PlanT &p) { p.rules[0]->missed = 0; },
+     "which is no buffer of one float64"},
     {"RuleResults", C24, [](PlanT &p) { p.rules[0]->results = {}; },
      "rule 'sgd.0': must give a result for the parameter and for each state"},
     {"RuleOfRandomNumbers", C24,

@@ -55,7 +55,8 @@ def FSDP_CollectiveRoleEnum : I32EnumAttr<"CollectiveRole", "what a collective i
     I32EnumAttrCase<"Parameter", 0, "parameter">,
     I32EnumAttrCase<"Gradient", 1, "gradient">,
     I32EnumAttrCase<"Norm", 2, "norm">,
-    I32EnumAttrCase<"Overflow", 3, "overflow">]> {
+    I32EnumAttrCase<"Overflow", 3, "overflow">,
+    I32EnumAttrCase<"Skip", 4, "skip">]> {
   let cppNamespace = "::fsdp";
   let genSpecializedAttr = 0;
 }

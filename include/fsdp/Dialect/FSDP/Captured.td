@@ -204,7 +204,9 @@ def FSDP_UpdateOp : FSDP_Op<"update", [AttrSizedOperandSegments,
 
     The rule sees the gradient times `scale`, a scalar, where there is one: the
     product has the gradient's dtype and is never in memory as a whole. Where
-    `skip`, a scalar, is not zero nothing happens.
+    `skip`, a scalar, is not zero nothing happens. A captured update has one where
+    values decide whether this rank's batch has the gradient; its rule then has
+    `fsdp.missed`, the buffer that counts the steps without.
 
     Where the parameter and its states are in different memories, it is `staged`
     in that of the states: the rule changes this copy in place, in lieu of the

@@ -81,6 +81,10 @@ inline constexpr DiscardableAttr<mlir::UnitAttr> kRuleAttr{"fsdp.rule"};
 /// The optimizer that it was captured from.
 inline constexpr DiscardableAttr<OptimizerAttr> kOptimizerAttr{
     "fsdp.optimizer"};
+/// The buffer that counts the steps which give the rule's parameters no
+/// gradient, and leave them alone; none: each step gives them one.
+inline constexpr DiscardableAttr<mlir::FlatSymbolRefAttr> kMissedAttr{
+    "fsdp.missed"};
 
 // On programs.
 

@@ -168,7 +168,8 @@ def FSDP_AllReduceOp : FSDP_Startable<"all_reduce", [
     It is over axes of the mesh. A sum is in rank order, in the tensor's element
     type, and divided by `divisor`. For a maximum, NaN is larger than any
     number. The op says what it is for: a `gradient` over replicas, or a number
-    over all gradients, their `norm` or whether one has an `overflow`.
+    over all gradients, their `norm` or whether one has an `overflow`; or `skip`:
+    which of them some rank has.
 
     ```mlir
     %norm = fsdp.all_reduce max norm %mine : tensor<f64>

@@ -18,6 +18,17 @@ from .program import Argument, Program, Result
 from .tensors_of_others import what_is_changed
 
 
+@dataclass(frozen=True)
+class HasGradient:
+    """Says of a result that it is whether the step gives an input a gradient, where values decide that.
+
+    Attributes:
+        of: the input's descriptor.
+    """
+
+    of: Any
+
+
 @dataclass
 class JointGraph:
     """A graph of forward and backward.
@@ -97,7 +108,7 @@ class _Description:
                 f"the graph takes gradients of {differentiated}, and the loss alone has one",
             )
         # The loss first: it is what every reader looks for.
-        order = {"loss": 0, "output": 1, "buffer_update": 2, "gradient": 3}
+        order = {"loss": 0, "output": 1, "buffer_update": 2, "gradient": 3, "has_gradient": 4}
         self.program.results.sort(key=lambda result: order[result.role])
 
     def _meaning(self, descriptor: Any) -> tuple[str, str]:
@@ -149,6 +160,10 @@ class _Description:
             role, fqn = self._meaning(descriptor.grad_of)
             if role == "parameter":
                 results.append(Result(node, "gradient", fqn))
+        elif isinstance(descriptor, HasGradient):
+            role, fqn = self._meaning(descriptor.of)
+            if role == "parameter":
+                results.append(Result(node, "has_gradient", fqn))
         elif isinstance(descriptor, d.InputMutationAOTOutput):
             self._add_change(node, *self._meaning(descriptor.mutated_input))
         else:

@@ -14,9 +14,10 @@ import itertools
 from typing import Iterator, Optional, Sequence
 
 import torch
-from torch._functorch._aot_autograd.descriptors import PlainAOTOutput
+from torch._functorch._aot_autograd.descriptors import GradAOTOutput, PlainAOTOutput
 
 from ...errors import E, ExportError
+from ..graph.joint_graph import HasGradient
 from ..values.decisions import MOST_DECISIONS, ValuesDecide
 from .changes import Change, Changed, Told
 from .chosen_values import all_hold, checked
@@ -101,6 +102,10 @@ class Apart:
         changed = self._changed(self._changes, told)
         try:
             results = {key: changed.result(key) for key in self._first.results}
+            has = {
+                key.grad_of: changed.has(key) for key in results if isinstance(key, GradAOTOutput)
+            }
+            results |= {HasGradient(of): value for of, value in has.items() if value is not True}
             for place, way in ((p, way) for p in self._places for way in p.errors):
                 results = self._checked(changed, place, way, results)
         except Cycle:

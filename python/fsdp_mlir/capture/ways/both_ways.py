@@ -17,7 +17,7 @@ from .apart import Apart, too_many
 from .chosen_values import checked, chosen, number_of_checks
 from .left_in_python import require_none_read
 from .shared_values import Results, reached
-from .ways import MOST_WAYS, Way, Ways, complete, require_alike
+from .ways import MOST_WAYS, Way, Ways, complete, require_alike, say_which_have
 
 _aten = torch.ops.aten
 
@@ -113,6 +113,7 @@ class BothWays:
         self._note_both(tree.line)
         self._note_draws(tree.line, yes.results, no.results)
         complete(self._values, yes.results, no.results)
+        say_which_have(self._values, yes.results, no.results)
         require_alike(tree.line, yes.results, no.results)
         condition = min(
             (way.conditions[tree.number] for way in (yes, no)),

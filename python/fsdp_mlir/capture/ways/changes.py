@@ -14,6 +14,7 @@ import torch
 from .chosen_values import all_hold, are_alike, lie_alike
 from .shared_values import Made, Results, SharedValues, Value, map_values, reached
 from .summands import Summand, is_sum, missing
+from .truths import Truth, Truths
 
 _aten = torch.ops.aten
 Pair = tuple[Value, Value]
@@ -209,6 +210,7 @@ class Changed:
                 mask |= self._reach[operand]
             self._reach[value] = mask
         self._made = Made(self._needs, self._make)
+        self._present = Made(self._present_needs, self._is_present)
 
     def of(self, value: Value, change: Optional[int]) -> Value:
         """A value of the first way or of a change, with the others in it; raises as `result` does."""
@@ -236,10 +238,61 @@ class Changed:
             result = self._chosen(number, flags, other or zero, result or zero)
         return result
 
+    def has(self, key: Any) -> Truth:
+        """Whether it gives the gradient `first[key]`: what it adds up may be cut on each way that it
+        goes. Raises as `result` does."""
+        value = self._first[key]
+        truths = Truths(self._values)
+        result: Truth = value is not None and self._present.of(self._task(value, None, 0))
+        for number, change in enumerate(self._changes):
+            if key in change.results:
+                other = change.results[key]
+                is_there = other is not None and self._present.of(self._task(other, number, 0))
+                result = truths.where(self._goes(number, 0), is_there, result)
+        return result
+
+    def _present_needs(self, task: _Task) -> list[_Task]:
+        value, change, without = task
+        own = [self._task(operand, change, without) for operand in value.operands]
+        if change is not None:
+            return own
+        if self._reach[value] == without:
+            return []
+        for number in self._changing(value, without):
+            if value in self._changes[number].replaced:
+                own.append(self._task(self._changes[number].replaced[value], number, without))
+        return own
+
+    def _is_present(self, task: _Task, made: list[Truth]) -> Truth:
+        """Whether there is such a value, as `_make` has none where operands are cut."""
+        value, change, without = task
+        if change is None and self._reach[value] == without:
+            return True
+        truths = Truths(self._values)
+        operands, others = made[: len(value.operands)], iter(made[len(value.operands) :])
+        changing = [] if change is not None else self._changing(value, without)
+        for number in changing:
+            for position in self._changes[number].cut.get(value, ()):
+                goes = self._goes(number, without)
+                operands[position] = truths.where(goes, False, operands[position])
+        result = truths.any(operands) if is_sum(value) else truths.all(operands)
+        for number in changing:
+            if value in self._changes[number].replaced:
+                result = truths.where(self._goes(number, without), next(others), result)
+        return result
+
+    def _goes(self, number: int, without: int) -> Value:
+        """Whether the step goes the way of a change."""
+        conditions = (self._task(c, number, without) for c in self._conditions(number))
+        return self._whole(number, [self._made.of(condition) for condition in conditions])
+
+    def _whole(self, number: int, flags: Sequence[Value]) -> Value:
+        assert self._told is not None
+        return all_hold(self._values, flags, [answer for _, answer in self._told[number]])
+
     def _chosen(self, number: int, flags: Sequence[Value], other: Value, value: Value) -> Value:
         """`other` where the step goes the way of a change."""
-        assert self._told is not None
-        whole = all_hold(self._values, flags, [answer for _, answer in self._told[number]])
+        whole = self._whole(number, flags)
         return self._values.call(value, _aten.where.self, whole, other, value)
 
     def _task(self, value: Value, change: Optional[int], without: int) -> _Task:

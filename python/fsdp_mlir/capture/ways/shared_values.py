@@ -160,10 +160,15 @@ class SharedValues:
 
     def number(self, at: Value, number: float) -> Value:
         """A number beside `at`, of its dtype."""
-        dtype = at.meta["val"].dtype
-        return self.call(
-            at, torch.ops.aten.scalar_tensor.default, number, dtype=dtype, device="cpu"
-        )
+        return self._scalar(at, number, at.meta["val"].dtype)
+
+    def truth(self, at: Value, holds: bool) -> Value:
+        """True or False, beside `at`."""
+        return self._scalar(at, holds, torch.bool)
+
+    def _scalar(self, at: Value, number: Any, dtype: torch.dtype) -> Value:
+        scalar = torch.ops.aten.scalar_tensor.default
+        return self.call(at, scalar, number, dtype=dtype, device="cpu")
 
     def input(self, descriptor: Any) -> Value:
         """The input with a descriptor."""

@@ -10,12 +10,16 @@ import traceback
 from typing import Callable, Iterator, Optional, Sequence
 
 import torch
-from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput, PlainAOTOutput
+from torch._functorch._aot_autograd.descriptors import (
+    GradAOTOutput,
+    InputMutationAOTOutput,
+    PlainAOTOutput,
+)
 
 from ...dtypes import short_name
 from ...errors import E, ExportError
 from ...step.places import at_line, said_location
-from ..graph.joint_graph import JointGraph
+from ..graph.joint_graph import HasGradient, JointGraph
 from ..running import RunStep
 from ..state.begun import Made
 from ..state.untaken import untaken
@@ -163,15 +167,28 @@ class Ways:
 
 
 def complete(values: SharedValues, *ways: Results) -> None:
-    """Gives each way all results: a buffer that it does not change is what it was, and of what it does
-    not reach there is no gradient."""
+    """Gives each way all results but whether it has a gradient: a buffer that it does not change is
+    what it was, and of what it does not reach there is no gradient."""
     for descriptor in dict.fromkeys(itertools.chain(*ways)):
         for results in ways:
-            if descriptor not in results:
+            if descriptor not in results and not isinstance(descriptor, HasGradient):
                 unchanged = None
                 if isinstance(descriptor, InputMutationAOTOutput):
                     unchanged = values.input(descriptor.mutated_input)
                 results[descriptor] = unchanged
+
+
+def say_which_have(values: SharedValues, yes: Results, no: Results) -> None:
+    """Adds to two complete ways whether each has a gradient, where values decide that."""
+    for descriptor in [key for key in yes if isinstance(key, GradAOTOutput)]:
+        said = HasGradient(descriptor.grad_of)
+        gradients = yes[descriptor], no[descriptor]
+        if said not in yes and said not in no and (None not in gradients or not any(gradients)):
+            continue
+        at = next(gradient for gradient in gradients if gradient is not None)
+        for results, gradient in zip((yes, no), gradients):
+            if said not in results:
+                results[said] = values.truth(at, gradient is not None)
 
 
 def require_alike(line: str, yes: Results, no: Results) -> None:

@@ -86,6 +86,10 @@ EDITS = {
     "schedule-row": lambda m: m["schedule"]["rows"][2].pop(),
     "rule-operand": lambda m: m["optimizer"]["rules"][0]["numbers"][-1].update(operands=["s99"]),
     "rule-method": lambda m: m["optimizer"]["rules"][0]["arguments"].pop(),
+    "rule-missed": lambda m: m["optimizer"]["rules"][0].update(missed="fsdp.missed.0"),
+    "has-gradient": lambda m: m["programs"]["step"]["results"].append(
+        {"name": "mm", "role": "has_gradient", "fqn": "fsdp.missed.0"}
+    ),
     "rule-parameter": lambda m: m["optimizer"]["rules"][0]["parameters"].pop(),
 }
 

@@ -12,5 +12,5 @@
 // LOCAL: error: {{.*}} has the type of one rank's part already; run fsdp-flatten-state before fsdp-localize
 // READ: error: {{.*}} reads sharded @{{.*}} without an fsdp.unshard; run --fsdp-insert-unshard first
 // UPDATE: error: {{.*}} has a gradient that is not reduced; run --fsdp-insert-grad-reduction first
-// SKIPPED: error: 'fsdp.update' op is not the only reader of its gradient, or is scaled or skipped; run fsdp-flatten-state before passes that look at all gradients
+// SKIPPED: error: 'fsdp.update' op is not the only reader of its gradient, or is scaled; run fsdp-flatten-state before passes that look at all gradients
 // RULE: error: 'fsdp.update' op of @w has another rule or other states than that of another program, but a flat parameter has one; use shard-layout=dim0
