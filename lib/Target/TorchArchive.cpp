@@ -2,6 +2,7 @@
 
 #include "ArchiveBounds.h"
 
+#include "operators/Operators.h"
 #include "plan/FormatText.h"
 
 #include <caffe2/serialize/inline_container.h>
@@ -239,6 +240,7 @@ LoadedArchive::readGraphs(const std::vector<std::string> &methods) const {
     checkRunsNothing(names[i], records[i]);
   }
   try {
+    defineOperators();
     torch::jit::Module module = torch::jit::load(adapt(bytes), std::nullopt,
                                                  /*load_debug_files=*/false);
     std::vector<TorchGraph> graphs;

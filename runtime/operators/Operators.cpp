@@ -7,13 +7,9 @@ namespace fsdp {
 void registerOperators() {
   // Not when the program starts: a static library's initialisers are dropped.
   static const bool registered = [] {
-    static torch::Library library(torch::Library::DEF, "fsdp_mlir",
+    defineOperators();
+    static torch::Library library(torch::Library::IMPL, "fsdp_mlir",
                                   std::nullopt, __FILE__, __LINE__);
-#define FSDP_OPERATOR(schema) library.def(schema);
-#define FSDP_CPU_OPERATOR(schema) library.def(schema);
-#include "operators/Operators.def"
-#undef FSDP_OPERATOR
-#undef FSDP_CPU_OPERATOR
     library.impl("power_sum",
                  torch::dispatch(c10::DispatchKey::CPU, TORCH_FN(powerSum)));
     library.impl("power_sum", torch::dispatch(c10::DispatchKey::CUDA,
@@ -41,6 +37,7 @@ void registerOperators() {
     onCpu("attention_backward.float32", TORCH_FN(attentionBackwardWidened));
     onCpu("cross_entropy", TORCH_FN(crossEntropy));
     onCpu("cross_entropy_backward", TORCH_FN(crossEntropyBackward));
+    onCpu("linear_sum_assignment", TORCH_FN(linearSumAssignment));
     library.impl("flash_attention", torch::dispatch(c10::DispatchKey::CUDA,
                                                     TORCH_FN(flashAttention)));
     library.impl("flash_attention_backward",

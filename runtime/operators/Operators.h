@@ -10,8 +10,12 @@
 
 namespace fsdp {
 
-/// Makes PyTorch's dispatcher know the operators of Operators.def. Does nothing
-/// when called again.
+/// Makes PyTorch's dispatcher know the operators of Operators.def by their
+/// schemas; one that Python has defined in this process already, it leaves. Does
+/// nothing when called again.
+void defineOperators();
+
+/// The same, with their kernels. Does nothing when called again.
 void registerOperators();
 
 /// See Operators.def. The same bits for every number of threads; tensors whose
@@ -101,6 +105,13 @@ at::Tensor crossEntropyBackward(const at::Tensor &gradient,
                                 int64_t ignoreIndex,
                                 const at::Tensor &totalWeight,
                                 const at::Tensor &logsumexp);
+
+/// See Operators.def. Costs of any real type, [rows, columns]; the results are
+/// int64 [min(rows, columns)]. Throws c10::Error for another shape, for NaN, for
+/// costs of -infinity (of infinity, where it maximizes), and where all
+/// assignments cost infinitely much. Cubic in the smaller dimension.
+std::tuple<at::Tensor, at::Tensor> linearSumAssignment(const at::Tensor &cost,
+                                                       bool maximize);
 
 /// See Operators.def. Output [batch, heads, length, size], logsumexp [batch,
 /// heads, length], state int64 [2]. While it launches, the device's default

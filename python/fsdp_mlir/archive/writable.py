@@ -9,8 +9,10 @@ from ..capture.graph.nodes import of_a_library, refusal
 from ..errors import E
 from ..step.dense import REMEDY
 
+# Of the runtime's own operators.
+_OF_RUNTIME = "fsdp_mlir"
 # Of operators that PyTorch's own libraries register; the others come with a Python package.
-_OWN = ("aten", "fsdp", "mkldnn", "quantized")
+_OWN = ("aten", "fsdp", "mkldnn", "quantized", _OF_RUNTIME)
 
 
 def check_writable(node: fx.Node) -> None:
@@ -31,7 +33,7 @@ def check_writable(node: fx.Node) -> None:
             "plain tensor code",
         )
     name = op._schema.name
-    if name in _defined_in_python():
+    if name in _defined_in_python() and op.namespace != _OF_RUNTIME:
         raise refusal(
             E.OPERATOR_REFUSED,
             node,

@@ -153,7 +153,8 @@ def test_states_count_the_updates_of_each_parameter(taken: int, tmp_path: pathli
     """In a run's own states, in what is exported for PyTorch, and in what PyTorch left."""
     theirs, ours = step_of(phases_by_a_buffer), step_of(phases_by_a_buffer)
     batches = [
-        {name: tensor[2 * i : 2 * i + 2] for name, tensor in ours.data.items()} for i in range(STEPS)
+        {name: tensor[2 * i : 2 * i + 2] for name, tensor in ours.data.items()}
+        for i in range(STEPS)
     ]
     losses: list[float] = []
     for i, batch in enumerate(batches):
@@ -181,7 +182,9 @@ def test_states_count_the_updates_of_each_parameter(taken: int, tmp_path: pathli
     archive = tmp_path / "step.pt"
     export_step(step, archive)
     of_step = ["--archive", str(archive), "-o"]
-    assert not main(["export", str(tmp_path / "run"), "--to", "torch", *of_step, str(tmp_path / "t")])
+    assert not main(
+        ["export", str(tmp_path / "run"), "--to", "torch", *of_step, str(tmp_path / "t")]
+    )
     exported = torch.load(tmp_path / "t", weights_only=True)
     assert exported["optim"]["state"].keys() == saved["optim"]["state"].keys()
     for number, state in saved["optim"]["state"].items():

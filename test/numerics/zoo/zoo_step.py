@@ -19,6 +19,7 @@ import habits  # noqa: E402
 import hugging_face  # noqa: E402
 import hugging_face_heads  # noqa: E402
 import layers  # noqa: E402
+import matched_pairs  # noqa: E402
 import papers  # noqa: E402
 import pictures_and_text  # noqa: E402
 import selections  # noqa: E402
@@ -40,6 +41,7 @@ MODELS: dict[str, Callable[[], Entry]] = {
     **vision.MODELS,
     **detectors.MODELS,
     **boxes_and_maps.MODELS,
+    **matched_pairs.MODELS,
 }
 BATCH, SAMPLES, STEPS = 2, 12, 3
 

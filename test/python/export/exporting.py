@@ -197,7 +197,7 @@ def assert_trains_as_eager(
         optimizer.zero_grad()
         losses.append(value.item())
     model_of_step = _seeded(make)
-    step = classify(model_of_step, loss=loss, optimizer=adamw(model_of_step))
+    step = classify(model_of_step, loss=loss, optimizer=adamw(model_of_step), inputs=batches[0])
     with pytest.warns(ExportNote), fsdp_mlir.compile(step) as run:
         assert [run(batch) for batch in batches] == losses
         states = run.state_dict()

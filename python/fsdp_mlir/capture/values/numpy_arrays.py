@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Callable, Iterator, NoReturn
+from typing import Any, Callable, Iterator, NoReturn, Optional
 from unittest import mock
 
 import numpy as np
@@ -14,19 +14,24 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 _OF_ARRAYS = (torch.tensor, torch.as_tensor)
+# What PyTorch says where it has no array.
+_NO_ARRAY = ".numpy() is not supported for tensor subclasses."
 _USES = """abs add and array bool complex contains eq float floordiv ge getitem gt iadd iand ifloordiv imul
-index int invert ior isub iter itruediv le len lt matmul mod mul ne neg or pos pow radd rand rfloordiv
+index int invert ior isub iter itruediv le lt matmul mod mul ne neg or pos pow radd rand rfloordiv
 rmatmul rmod rmul ror rpow rsub rtruediv rxor setitem sub truediv xor""".split()
 
 
-class _Array:
+class ArrayOf:
     """Stands for the array of `tensor`, also where code asks whether it is one. Whoever does anything
-    else with it than to make a tensor of it gets `error`, as where there were none."""
+    else with it than to make a tensor of it gets an error, as where there were none."""
 
     __class__ = property(lambda self: np.ndarray)
 
-    def __init__(self, tensor: torch.Tensor, error: Exception) -> None:
-        self.__dict__.update(tensor=tensor, error=error)
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.__dict__.update(tensor=tensor)
+
+    def __len__(self) -> int:
+        return len(self.tensor)
 
     def __getattr__(self, name: str) -> NoReturn:
         self._refuse()
@@ -35,18 +40,26 @@ class _Array:
         self._refuse()
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise self.__dict__["error"]
+        raise RuntimeError(_NO_ARRAY)
 
 
 for _use in _USES:
-    setattr(_Array, f"__{_use}__", _Array._refuse)
+    setattr(ArrayOf, f"__{_use}__", ArrayOf._refuse)
+
+
+def unknown(value: Any) -> Optional[torch.Tensor]:
+    """The tensor whose values nobody knows yet, where NumPy would take `value` for an array of them;
+    None: NumPy knows them, or says what is wrong."""
+    if isinstance(value, torch.Tensor) and not value.requires_grad:
+        value = value.numpy()
+    return value.tensor if isinstance(value, ArrayOf) else None
 
 
 class _TensorsOfArrays(TorchFunctionMode):
     """Within it, PyTorch makes a tensor again of such an array."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _OF_ARRAYS and isinstance(args[0], _Array):
+        if func in _OF_ARRAYS and isinstance(args[0], ArrayOf):
             return args[0].tensor.clone().to((kwargs or {}).get("dtype"))
         return func(*args, **(kwargs or {}))
 
@@ -70,9 +83,9 @@ def _array_of(original: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return original(tensor, **options)
         except RuntimeError as error:
-            if "tensor subclasses" not in str(error) or tensor.requires_grad:
+            if str(error) != _NO_ARRAY or tensor.requires_grad:
                 raise
-            return _Array(tensor, error)
+            return ArrayOf(tensor)
 
     return numpy
 
@@ -83,7 +96,7 @@ def _true_array_of(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def array_of(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         array = original(tensor, *args, **kwargs)
-        return array._refuse() if isinstance(array, _Array) else array
+        return array._refuse() if isinstance(array, ArrayOf) else array
 
     return array_of
 
@@ -91,6 +104,6 @@ def _true_array_of(original: Callable[..., Any]) -> Callable[..., Any]:
 def _tensor_of(original: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
     @functools.wraps(original)
     def from_numpy(array: Any) -> torch.Tensor:
-        return array.tensor.detach() if isinstance(array, _Array) else original(array)
+        return array.tensor.detach() if isinstance(array, ArrayOf) else original(array)
 
     return from_numpy

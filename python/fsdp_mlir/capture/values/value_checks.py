@@ -27,6 +27,7 @@ from ...step.places import in_short, innermost, is_users
 from ...step.source import conditions_at
 from ..graph.tensors_of_others import OthersKeepTheirData
 from . import python_floats
+from .assignments import assignments_of_tensors
 from .copied_tensors import TensorsCopied
 from .decisions import answer_of, run_with_answers
 from .kinds import kinds_of_numbers
@@ -82,6 +83,7 @@ def passed_checks(whole_numbers: bool = False, states: Collection[int] = ()) -> 
         stack.enter_context(larger_and_smaller())
         stack.enter_context(functions_of_math())
         stack.enter_context(arrays_of_tensors())
+        stack.enter_context(assignments_of_tensors())
         stack.enter_context(modules_stay())
         stack.enter_context(TensorsCopied(states))
         stack.enter_context(OthersKeepTheirData())

@@ -1,0 +1,88 @@
+"""SciPy's `linear_sum_assignment` of tensors whose values are not known, by which detectors match what
+they find with what there is: an operator of the runtime in its place, which finds the same."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import sys
+from typing import Any, Callable, Iterator
+
+import numpy as np
+import torch
+
+from .numpy_arrays import ArrayOf, unknown
+
+_NAMESPACE, _NAME = "fsdp_mlir", "linear_sum_assignment"
+SCHEMA = f"{_NAME}(Tensor cost, bool maximize) -> (Tensor rows, Tensor columns)"
+# In this process the runtime may have defined it already.
+_library = torch.library.Library(_NAMESPACE, "FRAGMENT")
+if not hasattr(torch.ops.fsdp_mlir, _NAME):
+    _library.define(SCHEMA)
+
+
+@torch.library.register_fake(f"{_NAMESPACE}::{_NAME}", lib=_library)
+def _without_values(cost: torch.Tensor, maximize: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    count = min(cost.shape)
+    return tuple(cost.new_empty(count, dtype=torch.int64, device="cpu") for _ in range(2))
+
+
+@contextlib.contextmanager
+def assignments_of_tensors() -> Iterator[None]:
+    """Within it, SciPy's function takes tensors without values wherever a module has its name."""
+    optimize = sys.modules.get("scipy.optimize")
+    if optimize is None:
+        yield
+        return
+    original = optimize.linear_sum_assignment
+    of_tensors = _assigned(original)
+    # Names alone, and not whole tables, which a step may change.
+    places = [
+        (names, name)
+        for names in _globals_with(original)
+        for name, value in names.items()
+        if value is original
+    ]
+    for names, name in places:
+        names[name] = of_tensors
+    try:
+        yield
+    finally:
+        for names, name in places:
+            names[name] = original
+
+
+class _Places(ArrayOf):
+    """Rows or columns, which several assignments may count from other places, and join."""
+
+    def __add__(self, other: Any) -> Any:
+        return _Places(self.tensor + other) if type(other) is int else self._refuse()
+
+    __radd__ = __add__
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        is_join = func is np.concatenate and len(args) == 1 and not kwargs
+        if not is_join or not all(isinstance(places, _Places) for places in args[0]):
+            self._refuse()
+        return _Places(torch.cat([places.tensor for places in args[0]]))
+
+
+def _globals_with(function: Any) -> list[dict[str, Any]]:
+    """The global names of each module that has `function`."""
+    holders = (one for one in gc.get_referrers(function) if isinstance(one, dict))
+    return [names for names in holders if "__name__" in names and "__spec__" in names]
+
+
+def _assigned(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> Any:
+        tensor = unknown(cost_matrix)
+        if tensor is None:
+            return original(cost_matrix, maximize)
+        if tensor.dim() != 2:  # SciPy's own error
+            raise ValueError(f"expected a matrix (2-D array), got a {tensor.dim()} array")
+        found = torch.ops.fsdp_mlir.linear_sum_assignment.default(tensor.detach(), maximize)
+        return tuple(map(_Places, found))
+
+    return linear_sum_assignment
