@@ -200,7 +200,15 @@ def parts_of_a_selection(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tenso
     return torch.stack([part.sum() for part in words.split(y.tolist())]).square().sum()
 
 
+def rows_before(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    """Before the first row is the last."""
+    rows, places = model.layer(torch.nan_to_num(x)), torch.nonzero(m).squeeze(1) - 1
+    filled = rows.index_fill(0, places, 0.5) * torch.arange(ROWS)[:, None]
+    return rows[places].exp().sum() + filled.square().sum()
+
+
 CASES: dict[str, Body] = {
+    "rows-before": rows_before,
     "at-lengths": at_lengths,
     "parts-of-a-selection": parts_of_a_selection,
     "parts-of-a-part": parts_of_a_part,

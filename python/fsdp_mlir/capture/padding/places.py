@@ -14,11 +14,15 @@ from .sources import dims_of_index, is_mask, without_masks
 from .static_form import Rule, Size, StaticForm, aten
 
 
-def _counted_from_front(form: StaticForm, tensor: fx.Node, dim: int, index: Any) -> Any:
-    """`index` along `dim` of `tensor`, counted from the front. It may count from the end; padding's is 0."""
-    index = form.filled(index, 0)
+def _counted_from_front(
+    form: StaticForm, tensor: fx.Node, dim: int, index: Any, becomes_longer: bool = False
+) -> Any:
+    """`index` along `dim` of `tensor`, counted from the front. It may count from the end, which kernels
+    find where the tensor does not become longer; padding's is 0."""
     size = form.shape(tensor)[dim]
-    if isinstance(size, int):
+    kernels_find = isinstance(size, int) and (not becomes_longer or _is_within(form, index, size))
+    index = form.filled(index, 0)
+    if kernels_find:
         return index
     moved = form.call(aten.add.Tensor, index, form.count(size))
     found = form.call(aten.where.self, form.call(aten.lt.Scalar, index, 0), moved, index)
@@ -97,8 +101,8 @@ def _index_put(form: StaticForm, node: fx.Node) -> fx.Node:
         size = shape[-from_end] if len(shape) >= from_end and shape[-from_end] != 1 else None
         indices = without_masks(form, node, indices, size)
     places = [
-        None if index is None else _counted_from_front(form, tensor, dim, index)
-        for dim, index in enumerate(indices)
+        None if index is None else _counted_from_front(form, tensor, dim, index, bool(padded))
+        for dim, (index, padded) in enumerate(zip(indices, map(form.padded, indices)))
     ]
     behind = {}
     for dim, index in enumerate(indices):
@@ -135,6 +139,8 @@ def _scatter(form: StaticForm, node: fx.Node) -> fx.Node:
         return form.again(node, index=form.filled(index, 0))
     counted = form.counted_in(form.shape(index), padded)
     length = tensor.meta["val"].shape[dim]
+    if node.target._schema.name == "aten::index_fill":  # the one whose index may count from the end
+        index = _counted_from_front(form, tensor, dim, index, becomes_longer=True)
     places = form.chosen(counted, index, length)
     whole = form.again(node, self=_longer(form, tensor, [dim]), index=places)
     return form.call(aten.slice.Tensor, whole, dim, 0, length)
