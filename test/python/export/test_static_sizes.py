@@ -207,8 +207,20 @@ def rows_before(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     return rows[places].exp().sum() + filled.square().sum()
 
 
+def pictures(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    """As of Idefics: pictures that are padding are left out, and features of those that are left take
+    the places of words."""
+    rows = model.layer(x[m])
+    bright = torch.bucketize(rows.detach().unfold(1, 2, 2).sum(-1), torch.tensor([-1.0, 0.0]))
+    rows = (rows.view(-1, 2, 2) * bright[..., None]).flatten(1)
+    rows = torch.cat(rows.split(m.view(2, -1).sum(1).tolist())).reshape(-1, 2, 2)
+    words = torch.ones(ROWS, WIDTH).masked_scatter(m[:, None], rows.mul(2))
+    return (words * torch.arange(ROWS)[:, None]).square().sum()
+
+
 CASES: dict[str, Body] = {
     "rows-before": rows_before,
+    "pictures": pictures,
     "at-lengths": at_lengths,
     "parts-of-a-selection": parts_of_a_selection,
     "parts-of-a-part": parts_of_a_part,
@@ -299,6 +311,9 @@ OF_SOME: dict[str, Body] = {
     "at-places": lambda s, x, m, y: s.layer(x[m])[torch.tensor([0, -1])].sum(),
     "at-a-place": lambda s, x, m, y: s.layer(x[m])[y.argmin() * 0].sum(),
     "index-select": lambda s, x, m, y: s.layer(x[m]).index_select(0, y.new_zeros(2)).sum(),
+    "masked-scatter": lambda s, x, m, y: torch.zeros(WIDTH)
+    .masked_scatter(torch.arange(WIDTH) >= 0, s.layer(x[m]))
+    .sum(),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any, Sequence
 
+import sympy
 from torch import fx
 
 from ...step.places import at_line
@@ -174,7 +175,27 @@ def _masked_scatter(form: StaticForm, node: fx.Node) -> fx.Node:
         raise form.refused(node, "a mask of another shape")
     if form.padded(source) not in ([], [0]):
         raise form.refused(node, "elements that count would not be side by side")
-    return form.again(node, mask=form.filled(mask, False))
+    mask = form.filled(mask, False)
+    if form.padded(source):
+        mask = _checked_enough(form, node, mask, source)
+    return form.again(node, mask=mask)
+
+
+def _checked_enough(form: StaticForm, node: fx.Node, mask: fx.Node, source: fx.Node) -> fx.Node:
+    """`mask` behind a check that it takes no more elements of `source` than count."""
+    everywhere = form.call(aten.expand.default, mask, list(form.bounds_of(node)[0]))
+    taken = form.call(aten.sum.default, everywhere)
+    there = form.count(sympy.prod(form.shape(source)))
+    text = at_line(location(node), "a mask takes more elements here than there are")
+    return form.check(form.call(aten.le.Tensor, taken, there), text, mask)
+
+
+def _masked_scatter_backward(form: StaticForm, node: fx.Node) -> fx.Node:
+    """The gradients of what was written lie in front, and the zeros behind them are padding's too."""
+    values = arguments_of(node)
+    if form.padded(node) not in ([], [0]):
+        raise form.refused(node, "elements that count would not be side by side")
+    return form.again(node, mask=form.filled(values["mask"], False))
 
 
 def _part(form: StaticForm, node: fx.Node) -> fx.Node:
@@ -264,5 +285,6 @@ PLACES: dict[str, Rule] = {
         "index_add index_copy index_fill scatter scatter_add scatter_reduce".split(), _scatter
     ),
     "masked_scatter": _masked_scatter,
+    "masked_scatter_backward": _masked_scatter_backward,
     **dict.fromkeys("select_scatter slice_scatter".split(), _part),
 }

@@ -78,6 +78,13 @@ def _isin(form: StaticForm, node: fx.Node) -> fx.Node:
     return form.call(aten.logical_not.default, found) if values["invert"] else found
 
 
+def _bucketize(form: StaticForm, node: fx.Node) -> fx.Node:
+    """Each element is looked for among boundaries, all of which must be known."""
+    if form.padded(arguments_of(node)["boundaries"]):
+        raise form.refused(node, "it looks among boundaries of that size")
+    return form.again(node)
+
+
 def _scalar_tensor(form: StaticForm, node: fx.Node) -> fx.Node:
     """A number as a tensor, which it is in the graph."""
     values = arguments_of(node)
@@ -176,6 +183,8 @@ _RULES: dict[str, Rule] = {
     ),
     "isin": _isin,
     "scalar_tensor": _scalar_tensor,
+    "unfold": _apart("dimension"),
+    "bucketize": _bucketize,
     "_cdist_forward": _batches(_last),
     "_cdist_backward": _cdist_backward,
     **DRAWS,

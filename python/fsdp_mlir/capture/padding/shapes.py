@@ -41,7 +41,7 @@ def _group(
         return [], after
     while True:
         left, right = sympy.prod(before), sympy.prod(after)
-        if sympy.simplify(left - right) == 0:
+        if form.are_equal(left, right):
             return before, after
         if form.bound(left) < form.bound(right) and len(before) < len(ours):
             before.append(ours[len(before)])

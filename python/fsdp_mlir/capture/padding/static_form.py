@@ -146,6 +146,11 @@ class StaticForm:
         """The dimension of `tensor` that a call has as its argument, counted from the front."""
         return arguments_of(node)["dim"] % max(1, len(self.shape(tensor)))
 
+    def are_equal(self, one: Size, other: Size) -> bool:
+        """Whether two sizes are the same, by themselves or since the code needs it."""
+        _, difference = sympy.expand(one - other).as_content_primitive()
+        return difference == 0 or self._equal.get(difference) == 0
+
     def has_size(self, tensor: fx.Node, size: Size) -> bool:
         """Whether a tensor is known to have a dimension of that size."""
         return size in self._shapes.get(tensor, ())
