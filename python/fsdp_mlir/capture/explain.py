@@ -142,10 +142,16 @@ _REMEDIES = (
 )
 
 
+_OF_ONE_SIZE = (
+    "where all pictures have one size, give it in the loss as a constant: image_sizes= or "
+    "spatial_shapes=torch.tensor([[height, width]]).expand(pictures, -1)"
+)
 # Functions that read values of a batch in Python, and what spares the step from it.
 _READY_IN_BATCH = {
     "get_rope_index": "compute position_ids by the model's get_rope_index where batches are made, "
     "and give them as an input",
+    "image_size_to_num_patches": _OF_ONE_SIZE,  # of LLaVA-NeXT and LLaVA-OneVision
+    "resize_positional_embeddings": _OF_ONE_SIZE,  # of SigLIP2
 }
 
 

@@ -63,6 +63,13 @@ def has_positions_of_a_library(layer: nn.Module, x: torch.Tensor) -> torch.Tenso
     return layer(x) + get_rope_index(x)[0]
 
 
+def has_sizes_of_a_library(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    def image_size_to_num_patches(x: torch.Tensor) -> float:
+        return x[0].tolist()[0]
+
+    return layer(x) * image_size_to_num_patches(x)
+
+
 def higher_order(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.cond(x.sum() > 0, lambda y: layer(y), lambda y: layer(-y), (x,))
 
@@ -95,6 +102,7 @@ def casts_a_module(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (slices_by_value, "reads a tensor's value as a Python number; keep it a tensor"),
         (gives_numpy_a_rate, "reads a tensor's value as a Python number; keep it a tensor"),
         (has_positions_of_a_library, "compute position_ids by the model's get_rope_index where"),
+        (has_sizes_of_a_library, "where all pictures have one size, give it in the loss as a"),
         (higher_order, "uses a higher-order op (cond)"),
         (indexes_by_bytes, "a mask of bytes; make it one of booleans, as mask.bool() does"),
         (raises, "the step raises RuntimeError: "),
