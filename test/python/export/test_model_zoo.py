@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from exporting import assert_same_as_eager, classify, export
 
-from fsdp_mlir import TrainingStep
+from fsdp_mlir import ExportError, TrainingStep
 
 transformers = pytest.importorskip("transformers")
 torchvision = pytest.importorskip("torchvision")
@@ -65,6 +65,25 @@ def test_llama_with_padding(tmp_path: pathlib.Path) -> None:
     step = language_model(llama())
     step.inputs["attention_mask"] = torch.tensor([[0] * 3 + [1] * 9, [1] * 12])
     assert_same_as_eager(step, tmp_path)
+
+
+def test_a_mask_by_which_attention_is_causal_or_not(tmp_path: pathlib.Path) -> None:
+    """As of ColPali: without padding, Transformers leave out the mask, which alone is causal."""
+    config = transformers.GemmaConfig(
+        vocab_size=50,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        use_bidirectional_attention=True,
+    )
+    step = language_model(transformers.GemmaForCausalLM(config))
+    assert_same_as_eager(step, tmp_path)
+    step.inputs["attention_mask"] = torch.ones(2, 12, dtype=torch.long)
+    with pytest.raises(ExportError, match=r"test_model_zoo.py:\d+, in .* leave out attention_mask"):
+        export(step, tmp_path)
 
 
 def test_resnet(tmp_path: pathlib.Path) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 from torch.nn import functional as F
 
-from ...errors import note
+from ...errors import E, ExportError, note
 from ...step.places import at_line, said_location
 from .spec_augment import spans_by_torch
 
@@ -29,6 +29,7 @@ def choices_for_graphs(model: torch.nn.Module) -> Iterator[None]:
             every_layer(model),
             one_size_of_images(),
             masks_left_out(),
+            masks_of_one_kind(model),
             spans_by_torch(model),
         ):
             stack.enter_context(choice)
@@ -189,6 +190,41 @@ def masks_left_out() -> Iterator[None]:
         return
     with mock.patch.object(masks, "is_torchdynamo_exporting", lambda: False):
         yield
+
+
+@contextlib.contextmanager
+def masks_of_one_kind(model: torch.nn.Module) -> Iterator[None]:
+    """Within it, models of Hugging Face whose attention is whole by a flag, and whose masks are causal,
+    are refused where they are given padding. In eager mode they leave out a mask without padding.
+    """
+    masks = sys.modules.get("transformers.masking_utils")
+    if not hasattr(masks, _LEAVES_OUT) or not any(map(_is_whole_by_a_flag, model.modules())):
+        yield
+        return
+    leaves_out = getattr(masks, _LEAVES_OUT)
+
+    def of_one_kind(padding_mask: Any, *args: Any, **kwargs: Any) -> bool:
+        if padding_mask is not None:
+            raise ExportError(
+                E.VALUE_DEPENDENT,
+                "the configuration has use_bidirectional_attention, with which attention is causal "
+                "where attention_mask has padding, and whole where it has none; leave out "
+                "attention_mask, or set use_bidirectional_attention=False (causal) or "
+                "is_causal=False (whole) in the configuration of the text model",
+            )
+        return leaves_out(padding_mask, *args, **kwargs)
+
+    with mock.patch.object(masks, _LEAVES_OUT, of_one_kind):
+        yield
+
+
+_LEAVES_OUT = "_ignore_causal_mask_sdpa"
+
+
+def _is_whole_by_a_flag(module: torch.nn.Module) -> bool:
+    config = getattr(module, "config", None)
+    flag = getattr(config, "use_bidirectional_attention", None)
+    return flag is True and getattr(module, "is_causal", None) is False
 
 
 def _ctc_of_rows(
