@@ -20,9 +20,11 @@ import hugging_face  # noqa: E402
 import hugging_face_heads  # noqa: E402
 import layers  # noqa: E402
 import matched_pairs  # noqa: E402
+import more_pictures  # noqa: E402
 import papers  # noqa: E402
 import pictures_and_text  # noqa: E402
 import selections  # noqa: E402
+import sound  # noqa: E402
 import states  # noqa: E402
 import strange  # noqa: E402
 import vision  # noqa: E402
@@ -38,6 +40,8 @@ MODELS: dict[str, Callable[[], Entry]] = {
     **hugging_face.MODELS,
     **hugging_face_heads.MODELS,
     **pictures_and_text.MODELS,
+    **more_pictures.MODELS,
+    **sound.MODELS,
     **vision.MODELS,
     **detectors.MODELS,
     **boxes_and_maps.MODELS,
