@@ -69,6 +69,10 @@ _BYTES = (
     "the step indexes by a tensor of another dtype than indices have here, as by a mask of bytes; "
     "make it one of booleans, as mask.bool() does"
 )
+_READ_BY_CODE = (
+    "the step gives a tensor to compiled code that reads its values: an index that is a list of tensors, "
+    "make one tensor by torch.stack; a kernel of your own, make an operator by torch.library.custom_op"
+)
 _GENERATOR = (
     "the step draws random numbers from a torch.Generator of its own, which no plan keeps; leave out "
     "generator=, and the run's own generator is drawn from"
@@ -122,6 +126,13 @@ _SIGNS = (
         E.OPERATOR_REFUSED,
         _BYTES,
     ),
+    # Said of a tensor without values of which PyTorch's C++ reads one.
+    (
+        "step",
+        re.compile("its data is not allocated yet"),
+        E.VALUE_DEPENDENT,
+        _READ_BY_CODE,
+    ),
     # Where a sparse tensor meets an operator that has no rule for one.
     (
         "either",
@@ -152,6 +163,7 @@ _READY_IN_BATCH = {
     "and give them as an input",
     "image_size_to_num_patches": _OF_ONE_SIZE,  # of LLaVA-NeXT and LLaVA-OneVision
     "resize_positional_embeddings": _OF_ONE_SIZE,  # of SigLIP2
+    "_make_guided_attention_mask": "set use_guided_attention_loss=False in the configuration",
 }
 
 

@@ -85,6 +85,12 @@ def indexes_by_bytes(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x)[(x[:, 0] > 0).byte()]
 
 
+def indexes_by_a_list(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """As UDOP does, by places that are computed."""
+    rows, columns = zip(*x.detach().argsort(1)[:, :2])
+    return layer(x)[rows, columns]
+
+
 def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x.t())
 
@@ -105,6 +111,7 @@ def casts_a_module(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (has_sizes_of_a_library, "where all pictures have one size, give it in the loss as a"),
         (higher_order, "uses a higher-order op (cond)"),
         (indexes_by_bytes, "a mask of bytes; make it one of booleans, as mask.bool() does"),
+        (indexes_by_a_list, "an index that is a list of tensors, make one tensor by torch.stack"),
         (raises, "the step raises RuntimeError: "),
         (casts_a_module, "gives the parameters of a Linear another dtype or device; do so before"),
     ],
