@@ -75,8 +75,8 @@ class ResultRefused(ExportError):
     """What a step returns is none that a program can give. `of` says which function returns it:
     `loss`, `metrics` or `outputs`."""
 
-    def __init__(self, of: str, message: str) -> None:
-        super().__init__(E.STEP_RESULT, message)
+    def __init__(self, of: str, message: str, kind: E = E.STEP_RESULT) -> None:
+        super().__init__(kind, message)
         self.of = of
 
     def at_its_line(self, step: Any) -> ExportError:

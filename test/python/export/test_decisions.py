@@ -288,14 +288,19 @@ def gives_another_shape(m: Model, x: Tensor) -> Tensor:
     return m.first(x).sum() if x[0, 0] > 0 else m.first(x).double().sum()
 
 
+def has_no_gradient_on_either_way(m: Model, x: Tensor) -> Tensor:
+    return m.first(x).detach().sum() if x[0, 0] > 0 else torch.zeros(())
+
+
 REFUSED = {
     repeats: "the step repeats a loop as often as values say; let it run as often",
     decides_often: "the step decides by values so often that there are more than 16 ways through it",
     gives_another_shape: "values decide whether the step gives float32 .* and float64 of shape",
+    has_no_gradient_on_either_way: "the loss has no gradient, of which",
 }
 
 
-@pytest.mark.provokes("FSDP-E0206")
+@pytest.mark.provokes("FSDP-E0205", "FSDP-E0206")
 @pytest.mark.parametrize("body", REFUSED)
 def test_refusals(tmp_path: pathlib.Path, body: Callable[..., Tensor]) -> None:
     with pytest.raises(ExportError, match=rf"^test_decisions.py:\d+: {REFUSED[body]}"):

@@ -23,7 +23,7 @@ from ..graph.joint_graph import HasGradient, JointGraph
 from ..running import RunStep
 from ..state.begun import Made
 from ..state.untaken import untaken
-from ..step_loss import check_outputs
+from ..step_loss import ResultRefused, check_outputs
 from ..values.decisions import Answers, ValuesDecide, answering, is_answering
 from .shared_values import Results, SharedValues, Value
 
@@ -73,7 +73,7 @@ def without_loss(step: RunStep) -> Iterator[None]:
     if failure is not None:
         raise failure
     if is_answering() and torch.is_grad_enabled() and not loss.requires_grad:
-        raise WithoutLoss(ExportError(E.NO_GRADIENT, _NO_GRADIENT))
+        raise WithoutLoss(ResultRefused("loss", _NO_GRADIENT, E.NO_GRADIENT))
 
 
 def _fails_in_eager(failure: Exception, step: RunStep) -> bool:
