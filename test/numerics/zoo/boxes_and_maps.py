@@ -1,6 +1,6 @@
 """Models of Hugging Face's transformers that find boxes, masks, depths and joints, or what comes next.
 
-Losses that look for the best pairs of predictions and targets run in SciPy. Here pairs are fixed.
+Here predictions and targets are paired by their places; `matched_pairs` has the losses that look for the best pairs.
 """
 
 from __future__ import annotations

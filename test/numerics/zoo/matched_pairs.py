@@ -46,23 +46,6 @@ def _rt_backbone() -> Any:
     return RTDetrResNetConfig(**sizes, layer_type="basic", out_features=STAGES[1:])
 
 
-def _hg_backbone() -> Any:
-    from transformers import HGNetV2Config
-
-    sizes = dict(
-        stem_channels=[3, 8, 8],
-        stage_in_channels=[8, 8, 16, 32],
-        stage_mid_channels=[8, 8, 8, 8],
-        stage_out_channels=[8, 16, 32, 32],
-        stage_num_blocks=[1, 1, 1, 1],
-        stage_numb_of_layers=[1, 1, 1, 1],
-        hidden_sizes=[8, 16, 32, 32],
-        depths=[1, 1, 1, 1],
-        embedding_size=8,
-    )
-    return HGNetV2Config(**sizes, out_features=STAGES[1:])
-
-
 def _rt(**more: Any) -> dict[str, Any]:
     return dict(
         QUERIES,
@@ -72,6 +55,24 @@ def _rt(**more: Any) -> dict[str, Any]:
         encoder_attention_heads=2,
         decoder_attention_heads=2,
         **more,
+    )
+
+
+def _lw_detr() -> dict[str, Any]:
+    """Two groups of queries, each of which is matched with all boxes."""
+    from transformers import LwDetrViTConfig
+
+    sizes = dict(SMALL, image_size=64, pretrain_image_size=64, num_windows=4)
+    return dict(
+        backbone_config=LwDetrViTConfig(**sizes, out_features=["stage2"]),
+        projector_scale_factors=[1.0],
+        d_model=32,
+        decoder_ffn_dim=24,
+        decoder_layers=2,
+        decoder_self_attention_heads=2,
+        decoder_cross_attention_heads=2,
+        num_queries=6,
+        group_detr=2,
     )
 
 
@@ -143,10 +144,7 @@ ROWS: dict[str, Row] = {
         *("RTDetrV2ForObjectDetection", BOXES, of_boxes),
         lambda: _rt(backbone_config=_rt_backbone()),
     ),
-    "d-fine": (
-        *("DFineForObjectDetection", BOXES, of_boxes),
-        lambda: _rt(backbone_config=_hg_backbone(), num_feature_levels=3),
-    ),
+    "lw-detr": ("LwDetrForObjectDetection", BOXES, of_boxes, _lw_detr),
     "maskformer": ("MaskFormerForInstanceSegmentation", MASKS, of_masks, _maskformer),
     "mask2former": ("Mask2FormerForUniversalSegmentation", MASKS, of_masks, _mask2former),
     "eomt": (
