@@ -176,6 +176,15 @@ def takes_an_order(m: Model, x: Tensor) -> Tensor:
     return m.first(x)[:, [place for place in order if place]].cumsum(-1).square().mean()
 
 
+def leaves_its_own_number(m: Model, x: Tensor) -> Tensor:
+    """As the scales that torchvision's poolers compute in each step."""
+    m.scales = [2 ** float(torch.tensor(0.3).log2().round())]
+    h = m.first(x)
+    if x[0, 0] > 0:
+        h = m.other(h)
+    return head(m, h) * m.scales[0]
+
+
 BODIES = (
     *(
         skips_rows,
@@ -195,6 +204,7 @@ BODIES = (
         draws_behind,
         draws_behind_attention,
         takes_an_order,
+        leaves_its_own_number,
     ),
 )
 

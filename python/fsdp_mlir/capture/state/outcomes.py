@@ -155,11 +155,14 @@ class Outcome(TorchDispatchMode):
         passes = passing_now() if tensor.dtype == torch.bool else None
         if passes is not None:
             return passes
-        if is_answering():  # the code gets an answer instead of a value
-            raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
+        left = self._left(tensor)
+        if is_answering():
+            if left is not None and left.origins & _CHANGING:
+                raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
+            # The code's own number; of another value it raises, and the code gets an answer instead.
+            return torch.ops.aten._local_scalar_dense.default(tensor)
         self.reads_numbers = True
         self.find([tensor])
-        left = self._left(tensor)
         self._asked |= self._content(tensor).origins
         if left is not None and left.origins & _CHANGING:
             return in_place_of(tensor, self._reads.number + 1)
