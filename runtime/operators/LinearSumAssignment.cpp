@@ -2,9 +2,10 @@
 //
 // The algorithm is that of D. F. Crouse, "On implementing 2D rectangular
 // assignment algorithms", IEEE Transactions on Aerospace and Electronic Systems
-// 52 (2016), which SciPy has. Where several assignments are equally cheap, which
-// one is found depends on the order in which columns are looked at, and on the
-// order of sums. Both are SciPy's here, so that a loss trains as in eager mode.
+// 52 (2016), which SciPy has. Where several assignments are equally cheap,
+// which one is found depends on the order in which columns are looked at, and
+// on the order of sums. Both are SciPy's here, so that a loss trains as in
+// eager mode.
 
 #include "operators/Operators.h"
 

@@ -1,4 +1,5 @@
-// The schemas of the runtime's own operators: all that who reads an archive needs.
+// The schemas of the runtime's own operators: all that who reads an archive
+// needs.
 
 #include "operators/Operators.h"
 
@@ -9,7 +10,8 @@ namespace fsdp {
 
 void defineOperators() {
   static const bool defined = [] {
-    static torch::Library library(torch::Library::DEF, "fsdp_mlir",
+    // Not DEF, of which a process may have one: Python may be there first.
+    static torch::Library library(torch::Library::FRAGMENT, "fsdp_mlir",
                                   std::nullopt, __FILE__, __LINE__);
     auto define = [&](const char *text) {
       c10::FunctionSchema schema = torch::schema(text);

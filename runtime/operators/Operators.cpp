@@ -37,6 +37,7 @@ void registerOperators() {
     onCpu("attention_backward.float32", TORCH_FN(attentionBackwardWidened));
     onCpu("cross_entropy", TORCH_FN(crossEntropy));
     onCpu("cross_entropy_backward", TORCH_FN(crossEntropyBackward));
+    onCpu("batched_nms", TORCH_FN(batchedNms));
     onCpu("linear_sum_assignment", TORCH_FN(linearSumAssignment));
     library.impl("flash_attention", torch::dispatch(c10::DispatchKey::CUDA,
                                                     TORCH_FN(flashAttention)));

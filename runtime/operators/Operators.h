@@ -113,6 +113,15 @@ at::Tensor crossEntropyBackward(const at::Tensor &gradient,
 std::tuple<at::Tensor, at::Tensor> linearSumAssignment(const at::Tensor &cost,
                                                        bool maximize);
 
+/// See Operators.def. Boxes [n, 4] in float32 or float64, as x1, y1, x2, y2;
+/// scores and classes [n]; a count is one number. The places are int64 [n], zero
+/// where nothing is kept, and kept is [n] truth values. Throws c10::Error for
+/// other shapes and dtypes. Quadratic in n.
+std::tuple<at::Tensor, at::Tensor>
+batchedNms(const at::Tensor &boxes, const at::Tensor &scores,
+           const at::Tensor &classes, const std::optional<at::Tensor> &count,
+           double threshold);
+
 /// See Operators.def. Output [batch, heads, length, size], logsumexp [batch,
 /// heads, length], state int64 [2]. While it launches, the device's default
 /// generator is the one given: ranks that are threads wait for each other.

@@ -5,14 +5,13 @@ from __future__ import annotations
 import torch
 from torch import fx
 
+from ..capture.graph import own_operators
 from ..capture.graph.nodes import of_a_library, refusal
 from ..errors import E
 from ..step.dense import REMEDY
 
-# Of the runtime's own operators.
-_OF_RUNTIME = "fsdp_mlir"
 # Of operators that PyTorch's own libraries register; the others come with a Python package.
-_OWN = ("aten", "fsdp", "mkldnn", "quantized", _OF_RUNTIME)
+_OWN = ("aten", "fsdp", "mkldnn", "quantized", own_operators.NAMESPACE)
 
 
 def check_writable(node: fx.Node) -> None:
@@ -33,7 +32,7 @@ def check_writable(node: fx.Node) -> None:
             "plain tensor code",
         )
     name = op._schema.name
-    if name in _defined_in_python() and op.namespace != _OF_RUNTIME:
+    if name in _defined_in_python() and op.namespace != own_operators.NAMESPACE:
         raise refusal(
             E.OPERATOR_REFUSED,
             node,

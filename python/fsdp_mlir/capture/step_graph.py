@@ -33,6 +33,7 @@ from .mixed_precision import MixedPrecision
 from .operators.activation_checkpoints import forwards_in_checkpoints
 from .operators.autocast import autocast_of_the_cpu
 from .operators.batch_norm import cumulative_averages
+from .operators.best_boxes import boxes_by_masks
 from .operators.counts import counts_of_known_size
 from .operators.custom_operators import bodies_say_shapes
 from .operators.eager_kernels import eager_interpolation, eager_results
@@ -90,6 +91,7 @@ def capture(
             cumulative_averages(),
             general_sizes(),
             tensor_code_of_torchvision(),
+            boxes_by_masks(),
             plain_torchscript(step.model),
             bodies_say_shapes(),
             dense_gradients(),

@@ -150,7 +150,16 @@ def own_samples() -> dict[str, list[Call]]:
     torch.ops.load_library(str(chain.binary(OWN)))
     tensors = [torch.rand(7, 3), torch.rand(40).to(torch.bfloat16), torch.rand(5).double()]
     found: dict[str, list[Call]] = {
-        "fsdp_mlir::power_sum": [((tensors, p), {}) for p in (1.0, 2.0, 3.0, 1e300)]
+        "fsdp_mlir::power_sum": [((tensors, p), {}) for p in (1.0, 2.0, 3.0, 1e300)],
+        "fsdp_mlir::linear_sum_assignment": [
+            ((torch.rand(shape), maximize), {})
+            for shape in ((5, 9), (9, 5))
+            for maximize in (False, True)
+        ],
+        "fsdp_mlir::batched_nms": [
+            ((torch.rand(40, 4), torch.rand(40), torch.arange(40) % 3, count, 0.1), {})
+            for count in (None, torch.tensor(30))
+        ],
     }
     for dtype in (torch.float32, torch.bfloat16):
         for name, calls in {**_products(dtype), **_attention(dtype)}.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from typing import Any, Callable
 
@@ -26,7 +27,17 @@ BATCH = together(
 
 def _loss(model: nn.Module, x: Tensor, boxes: Tensor, labels: Tensor) -> Tensor:
     targets = [{"boxes": box, "labels": label} for box, label in zip(boxes, labels)]
+    if hasattr(model, "roi_heads") and model.roi_heads.has_mask():
+        for target in targets:
+            target["masks"] = _inside(target["boxes"])
     return sum(model(list(x), targets).values())
+
+
+def _inside(boxes: Tensor) -> Tensor:
+    """Which points of an image are in each box."""
+    y, x = torch.meshgrid(torch.arange(SIDE), torch.arange(SIDE), indexing="ij")
+    left, top, right, bottom = boxes[:, :, None, None].unbind(1)
+    return ((x >= left) & (x < right) & (y >= top) & (y < bottom)).to(torch.uint8)
 
 
 class _Backbone(nn.Module):
@@ -75,24 +86,44 @@ def _ssd() -> nn.Module:
     return SSD(_TwoMaps(), DefaultBoxGenerator([[2], [2]]), (SIDE, SIDE), LABELS)
 
 
-def _faster_rcnn() -> nn.Module:
-    from torchvision.models.detection import FasterRCNN
+def _of_regions(kind: str, **more: Any) -> nn.Module:
+    from torchvision.models import detection
     from torchvision.ops import MultiScaleRoIAlign
 
-    return FasterRCNN(
+    return getattr(detection, kind)(
         _Backbone(8),
-        num_classes=LABELS,
         rpn_anchor_generator=_anchors((8, 16, 32), (0.5, 1.0, 2.0)),
         box_roi_pool=MultiScaleRoIAlign(["0"], 3, 2),
         min_size=SIDE,
         max_size=SIDE,
+        # All of them: of fewer a step draws others than eager mode, which counts them first.
+        rpn_batch_size_per_image=4096,
+        box_batch_size_per_image=4096,
+        rpn_pre_nms_top_n_train=100,
+        rpn_post_nms_top_n_train=50,
+        **more,
+    )
+
+
+def _mask_rcnn() -> nn.Module:
+    from torchvision.models.detection.faster_rcnn import FastRCNNPredictor
+    from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
+    from torchvision.ops import MultiScaleRoIAlign
+
+    return _of_regions(
+        "MaskRCNN",
+        box_predictor=FastRCNNPredictor(1024, LABELS),
+        mask_roi_pool=MultiScaleRoIAlign(["0"], 4, 2),
+        mask_head=MaskRCNNHeads(8, (8,), 1),
+        mask_predictor=MaskRCNNPredictor(8, 8, LABELS),
     )
 
 
 MODELS: dict[str, Callable[[], Entry]] = {
     f"torchvision/{name}": lambda make=make: Entry(make(), BATCH, _loss)
     for name, make in {
-        "faster-rcnn": _faster_rcnn,
+        "faster-rcnn": functools.partial(_of_regions, "FasterRCNN", num_classes=LABELS),
+        "mask-rcnn": _mask_rcnn,
         "fcos": _fcos,
         "retinanet": _retinanet,
         "ssd": _ssd,

@@ -12,6 +12,7 @@ import torch
 from torch import fx
 
 from ..graph.nodes import arguments_of
+from .boxes import BOXES
 from .draws import DRAWS
 from .losses import LOSSES
 from .parts import PARTS
@@ -187,6 +188,7 @@ _RULES: dict[str, Rule] = {
     "bucketize": _bucketize,
     "_cdist_forward": _batches(_last),
     "_cdist_backward": _cdist_backward,
+    **BOXES,
     **DRAWS,
     **LOSSES,
     **PARTS,

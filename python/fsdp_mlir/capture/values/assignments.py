@@ -12,20 +12,8 @@ from typing import Any, Callable, Iterator
 import numpy as np
 import torch
 
+from ..graph import own_operators
 from .numpy_arrays import ArrayOf, unknown
-
-_NAMESPACE, _NAME = "fsdp_mlir", "linear_sum_assignment"
-SCHEMA = f"{_NAME}(Tensor cost, bool maximize) -> (Tensor rows, Tensor columns)"
-# In this process the runtime may have defined it already.
-_library = torch.library.Library(_NAMESPACE, "FRAGMENT")
-if not hasattr(torch.ops.fsdp_mlir, _NAME):
-    _library.define(SCHEMA)
-
-
-@torch.library.register_fake(f"{_NAMESPACE}::{_NAME}", lib=_library)
-def _without_values(cost: torch.Tensor, maximize: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    count = min(cost.shape)
-    return tuple(cost.new_empty(count, dtype=torch.int64, device="cpu") for _ in range(2))
 
 
 @contextlib.contextmanager
@@ -82,7 +70,7 @@ def _assigned(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(cost_matrix, maximize)
         if tensor.dim() != 2:  # SciPy's own error
             raise ValueError(f"expected a matrix (2-D array), got a {tensor.dim()} array")
-        found = torch.ops.fsdp_mlir.linear_sum_assignment.default(tensor.detach(), maximize)
+        found = own_operators.linear_sum_assignment(tensor.detach(), maximize)
         return tuple(map(_Places, found))
 
     return linear_sum_assignment
