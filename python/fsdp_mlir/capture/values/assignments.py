@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import sys
 from typing import Any, Callable, Iterator
 
@@ -15,10 +14,14 @@ import torch
 from ..graph import own_operators
 from .numpy_arrays import ArrayOf, unknown
 
+_NAME = "linear_sum_assignment"
+
 
 @contextlib.contextmanager
 def assignments_of_tensors() -> Iterator[None]:
-    """Within it, SciPy's function takes tensors without values wherever a module has its name."""
+    """Within it, SciPy's function takes tensors without values wherever a module has it by its
+    own name. Each run of a step enters it: to look for it under all names would take as long as a small
+    step."""
     optimize = sys.modules.get("scipy.optimize")
     if optimize is None:
         yield
@@ -26,19 +29,15 @@ def assignments_of_tensors() -> Iterator[None]:
     original = optimize.linear_sum_assignment
     of_tensors = _assigned(original)
     # Names alone, and not whole tables, which a step may change.
-    places = [
-        (names, name)
-        for names in _globals_with(original)
-        for name, value in names.items()
-        if value is original
-    ]
-    for names, name in places:
-        names[name] = of_tensors
+    modules = [vars(module) for module in list(sys.modules.values()) if hasattr(module, "__dict__")]
+    having = [names for names in modules if names.get(_NAME) is original]
+    for names in having:
+        names[_NAME] = of_tensors
     try:
         yield
     finally:
-        for names, name in places:
-            names[name] = original
+        for names in having:
+            names[_NAME] = original
 
 
 class _Places(ArrayOf):
@@ -54,12 +53,6 @@ class _Places(ArrayOf):
         if not is_join or not all(isinstance(places, _Places) for places in args[0]):
             self._refuse()
         return _Places(torch.cat([places.tensor for places in args[0]]))
-
-
-def _globals_with(function: Any) -> list[dict[str, Any]]:
-    """The global names of each module that has `function`."""
-    holders = (one for one in gc.get_referrers(function) if isinstance(one, dict))
-    return [names for names in holders if "__name__" in names and "__spec__" in names]
 
 
 def _assigned(original: Callable[..., Any]) -> Callable[..., Any]:
