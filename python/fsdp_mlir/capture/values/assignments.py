@@ -59,10 +59,8 @@ def _assigned(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def linear_sum_assignment(cost_matrix: Any, maximize: bool = False) -> Any:
         tensor = unknown(cost_matrix)
-        if tensor is None:
+        if tensor is None or tensor.dim() != 2:  # of which SciPy says what is wrong
             return original(cost_matrix, maximize)
-        if tensor.dim() != 2:  # SciPy's own error
-            raise ValueError(f"expected a matrix (2-D array), got a {tensor.dim()} array")
         found = own_operators.linear_sum_assignment(tensor.detach(), maximize)
         return tuple(map(_Places, found))
 

@@ -28,7 +28,7 @@ class ArrayOf:
     __class__ = property(lambda self: np.ndarray)
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.__dict__.update(tensor=tensor)
+        self.__dict__.update(tensor=tensor, error=RuntimeError(_NO_ARRAY))
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -40,7 +40,7 @@ class ArrayOf:
         self._refuse()
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise RuntimeError(_NO_ARRAY)
+        raise self.__dict__["error"]
 
 
 for _use in _USES:
