@@ -83,8 +83,7 @@ LogicalResult AgreeOnSkips::count(func::FuncOp program, const Skips &skips) {
   llvm::StringMap<Value> counted;
   for (auto &[skip, updates] : skips)
     for (UpdateOp update : updates) {
-      auto rule = table.lookup<func::FuncOp>(update.getRule());
-      auto name = rule ? kMissedAttr.get(rule) : FlatSymbolRefAttr();
+      FlatSymbolRefAttr name = getMissed(update);
       auto state = name ? table.lookup<StateOp>(name.getValue()) : StateOp();
       if (!state || state.getRole() != Role::Buffer ||
           !state.getTensorType().getElementType().isF64() ||

@@ -16,6 +16,12 @@ Value fsdp::loadState(OpBuilder &builder, Location loc, StringRef name) {
   return LoadOp::create(builder, loc, state.getTensorType(), name);
 }
 
+FlatSymbolRefAttr fsdp::getMissed(UpdateOp update) {
+  auto rule = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+      update, update.getRuleAttr());
+  return rule ? kMissedAttr.get(rule) : FlatSymbolRefAttr();
+}
+
 Value fsdp::isZero(ScalarCalls &scalars, Value number) {
   Builder builder(number.getContext());
   auto zero = builder.getNamedAttr("other", builder.getF64FloatAttr(0.0));
@@ -57,11 +63,16 @@ void fsdp::joinSkips(func::FuncOp last, func::FuncOp accumulate,
 }
 
 /// A step that is skipped as a whole is counted by itself, and by nobody else.
-static void keepMissed(OpBuilder &builder, Location loc, Value skipped) {
+static void keepMissed(OpBuilder &builder, Location loc, Value skipped,
+                       ArrayRef<UpdateOp> updates) {
+  llvm::StringSet<> counts;
+  for (UpdateOp update : updates)
+    if (FlatSymbolRefAttr missed = getMissed(update))
+      counts.insert(missed.getValue());
   ScalarCalls scalars(builder, loc);
   auto all = builder.getInsertionBlock()->getOps<StoreOp>();
   for (StoreOp store : SmallVector<StoreOp>(all)) {
-    if (!store.getState().starts_with(plan::missedStatePrefix))
+    if (!counts.contains(store.getState()))
       continue;
     Value before = loadState(builder, loc, store.getState());
     Value isSkipped = scalars.cast(skipped, builder.getI1Type());
@@ -96,7 +107,7 @@ FailureOr<Value> fsdp::skipUpdates(OpBuilder &builder, Location loc,
     update.getSkipMutable().assign(skip);
     update->moveBefore(end);
   }
-  keepMissed(builder, loc, overflow);
+  keepMissed(builder, loc, overflow, updates);
   return overflow;
 }
 

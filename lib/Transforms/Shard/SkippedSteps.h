@@ -13,6 +13,10 @@ namespace fsdp {
 mlir::Value loadState(mlir::OpBuilder &builder, mlir::Location loc,
                       llvm::StringRef name);
 
+/// The buffer that counts the steps which leave an update's parameter alone, by
+/// its rule; null: each step updates it.
+mlir::FlatSymbolRefAttr getMissed(UpdateOp update);
+
 /// 1 where a number is zero, else 0, as a float32; of each in a list.
 mlir::Value isZero(ScalarCalls &scalars, mlir::Value number);
 
