@@ -7,6 +7,7 @@ place, and changes of several places can be put into the graph of the first way 
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Mapping, Optional, Sequence
 
 import torch
@@ -209,8 +210,8 @@ class Changed:
             for operand in value.operands:
                 mask |= self._reach[operand]
             self._reach[value] = mask
-        self._made = Made(self._needs, self._make)
-        self._present = Made(self._present_needs, self._is_present)
+        self._made = Made(functools.partial(self._needs, decides=True), self._make)
+        self._present = Made(functools.partial(self._needs, decides=False), self._is_present)
 
     def of(self, value: Value, change: Optional[int]) -> Value:
         """A value of the first way or of a change, with the others in it; raises as `result` does."""
@@ -250,18 +251,6 @@ class Changed:
                 is_there = other is not None and self._present.of(self._task(other, number, 0))
                 result = truths.where(self._goes(number, 0), is_there, result)
         return result
-
-    def _present_needs(self, task: _Task) -> list[_Task]:
-        value, change, without = task
-        own = [self._task(operand, change, without) for operand in value.operands]
-        if change is not None:
-            return own
-        if self._reach[value] == without:
-            return []
-        for number in self._changing(value, without):
-            if value in self._changes[number].replaced:
-                own.append(self._task(self._changes[number].replaced[value], number, without))
-        return own
 
     def _is_present(self, task: _Task, made: list[Truth]) -> Truth:
         """Whether there is such a value, as `_make` has none where operands are cut."""
@@ -309,16 +298,18 @@ class Changed:
         numbers = range(len(self._changes))
         return [k for k in numbers if not without >> k & 1 and self._changes[k].changes(value)]
 
-    def _needs(self, task: _Task) -> list[_Task]:
+    def _needs(self, task: _Task, decides: bool) -> list[_Task]:
+        """What a task is made of: its operands, and for each change of it what the other way has in its
+        place, behind what the step decides that by where `decides`."""
         value, change, without = task
-        own = [self._task(operand, change, without) for operand in value.operands]
+        needs = [self._task(operand, change, without) for operand in value.operands]
         if change is not None:
-            return own
+            return needs
         if self._reach[value] == without:
             return []
-        needs = own
         for number in self._changing(value, without):
-            needs = needs + [self._task(c, number, without) for c in self._conditions(number)]
+            if decides:
+                needs += [self._task(c, number, without) for c in self._conditions(number)]
             if value in self._changes[number].replaced:
                 needs.append(self._task(self._changes[number].replaced[value], number, without))
         return needs
