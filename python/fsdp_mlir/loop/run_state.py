@@ -31,7 +31,7 @@ def state_dict(session: Any, optimizer: bool) -> dict[str, torch.Tensor]:
         tensors = {entry["name"]: whole[entry["name"]] for entry in entries}
     named = {name: tensors[entry["name"]] for entry in entries for name in _names(entry)}
     if optimizer:
-        updates = _updates(session)
+        updates = _updates(session, session.states())
         named |= {name: torch.tensor(float(updates[p])) for name, p in _counts(entries).items()}
     return named
 
@@ -54,24 +54,24 @@ def load_state_dict(session: Any, given: Mapping[str, torch.Tensor]) -> None:
             value = value.full_tensor() if is_cut else value
             whole[entry["name"]] = value.detach().cpu().contiguous()
     if given.keys() & counts.keys():
-        updates = _updates(session)
-        whole |= _count_anew(
-            session, {name: int(given.get(name, updates[p])) for name, p in counts.items()}, counts
-        )
+        states = session.states()
+        updates = _updates(session, states)
+        taken = {name: int(given.get(name, updates[p])) for name, p in counts.items()}
+        missed = _missed(states)
+        whole |= _count_anew(session, taken, {n: missed.get(p, "") for n, p in counts.items()})
     session.put(whole)
 
 
 def _count_anew(
-    session: Any, taken: Mapping[str, int], counts: Mapping[str, str]
+    session: Any, taken: Mapping[str, int], missed: Mapping[str, str]
 ) -> dict[str, torch.Tensor]:
-    """Has parameters be updated so many times until now; what counts the steps that gave some of them
-    no gradient is then what this returns."""
+    """Has parameters be updated so many times until now. The buffers `missed`, by the same names, count
+    the steps that gave some of them no gradient: gives what they have then."""
     most = max(taken, key=taken.__getitem__)
-    missed = _missed(session)
     session.steps += taken[most] - _done(session)
     alike: dict[str, dict[str, int]] = {}
     for name, count in taken.items():
-        alike.setdefault(missed.get(counts[name], ""), {})[name] = count
+        alike.setdefault(missed[name], {})[name] = count
     values = {}
     for buffer, members in alike.items():
         largest = max(members, key=members.__getitem__)
@@ -153,15 +153,14 @@ def _done(session: Any) -> int:
     return session.steps - int(session.metrics().get("skipped_steps", 0))
 
 
-def _missed(session: Any) -> dict[str, str]:
+def _missed(entries: list[Entry]) -> dict[str, str]:
     """The buffer that counts steps without a gradient, of parameters that have one."""
-    return {e["name"]: e["missed"] for e in session.states() if e["missed"]}
+    return {e["name"]: e["missed"] for e in entries if e["missed"]}
 
 
-def _updates(session: Any) -> dict[str, int]:
-    """How often each parameter was updated."""
-    done, missed = _done(session), _missed(session)
-    entries = session.states()
+def _updates(session: Any, entries: list[Entry]) -> dict[str, int]:
+    """How often each parameter was updated; `entries` are of all states."""
+    done, missed = _done(session), _missed(entries)
     local = {e["name"]: e["local"] for e in entries if e["name"] in missed.values()}
     return {
         e["name"]: done - int(local[missed[e["name"]]]) if e["name"] in missed else done
