@@ -35,10 +35,9 @@ import torch  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten  # noqa: E402
 
-from support import chain  # noqa: E402
+from support import chain, own_operators  # noqa: E402
 
 GUARDS = "guard_pages.so"
-OWN = "own_operators.so"
 SAMPLES = 4  # of each operator
 FORKED = 400  # calls of one process
 CALL_TIMEOUT_S = 3
@@ -147,7 +146,7 @@ def _attention(dtype: torch.dtype) -> dict[str, list[Call]]:
 
 def own_samples() -> dict[str, list[Call]]:
     """Calls of the runtime's own operators for CPUs, in float32 and bfloat16."""
-    torch.ops.load_library(str(chain.binary(OWN)))
+    own_operators.load()
     tensors = [torch.rand(7, 3), torch.rand(40).to(torch.bfloat16), torch.rand(5).double()]
     found: dict[str, list[Call]] = {
         "fsdp_mlir::power_sum": [((tensors, p), {}) for p in (1.0, 2.0, 3.0, 1e300)],

@@ -87,14 +87,14 @@ def _squares(model: nn.Module, **inputs: Tensor) -> Tensor:
     return sum(part.square().mean() for part in parts if part.requires_grad)
 
 
-def _resnet(outputs: int) -> Any:
+def resnet(outputs: int) -> Any:
     from transformers import ResNetConfig
 
     sizes = dict(embedding_size=8, hidden_sizes=[8, 16, 32, 32], depths=[1, 1, 1, 1])
     return ResNetConfig(**sizes, layer_type="basic", out_features=STAGES[-outputs:])
 
 
-def _swin() -> Any:
+def swin() -> Any:
     from transformers import SwinConfig
 
     sizes = dict(embed_dim=8, depths=[1, 1, 1, 1], num_heads=[1, 1, 2, 2])
@@ -188,26 +188,26 @@ Row = tuple[str, Callable[[int], Tensors], Callable[..., Tensor], Callable[[], d
 ROWS: dict[str, Row] = {
     "detr": (
         *("DetrForObjectDetection", BOXES, _of_boxes),
-        lambda: dict(DETR, backbone_config=_resnet(1)),
+        lambda: dict(DETR, backbone_config=resnet(1)),
     ),
     "conditional-detr": (
         *("ConditionalDetrForObjectDetection", BOXES, _of_boxes),
-        lambda: dict(DETR, backbone_config=_resnet(1)),
+        lambda: dict(DETR, backbone_config=resnet(1)),
     ),
     "deformable-detr": (
         *("DeformableDetrForObjectDetection", BOXES, _of_boxes),
-        lambda: dict(DETR, backbone_config=_resnet(3), num_feature_levels=3),
+        lambda: dict(DETR, backbone_config=resnet(3), num_feature_levels=3),
     ),
     "detr-masks": (
         *("DetrForSegmentation", _images(64), _squares),
         lambda: dict(
             {**DETR, "encoder_attention_heads": 8, "decoder_attention_heads": 8},
-            backbone_config=_resnet(4),
+            backbone_config=resnet(4),
         ),
     ),
     "table-transformer": (
         *("TableTransformerForObjectDetection", BOXES, _of_boxes),
-        lambda: dict(DETR, backbone_config=_resnet(1)),
+        lambda: dict(DETR, backbone_config=resnet(1)),
     ),
     "yolos": (
         *("YolosForObjectDetection", SMALL_BOXES, _of_boxes),
@@ -253,7 +253,7 @@ ROWS: dict[str, Row] = {
     "upernet": (
         *("UperNetForSemanticSegmentation", MAPS, own_loss),
         lambda: dict(
-            backbone_config=_swin(),
+            backbone_config=swin(),
             hidden_size=16,
             pool_scales=[1, 2],
             auxiliary_in_channels=32,
@@ -322,7 +322,7 @@ ROWS: dict[str, Row] = {
 }
 
 
-def _build(row: Row) -> Entry:
+def build(row: Row) -> Entry:
     import transformers
 
     name, batch, loss, fields = row
@@ -332,6 +332,6 @@ def _build(row: Row) -> Entry:
 
 
 MODELS: dict[str, Callable[[], Entry]] = {
-    f"transformers/boxes-and-maps/{name}": functools.partial(_build, row)
+    f"transformers/boxes-and-maps/{name}": functools.partial(build, row)
     for name, row in ROWS.items()
 }

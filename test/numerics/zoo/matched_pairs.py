@@ -9,8 +9,9 @@ from typing import Any, Callable
 import torch
 from torch import nn
 
-from boxes_and_maps import BOXES, DETR, LABELS, PAIRS, SMALL, SMALL_BOXES, STAGES, _resnet, _swin
-from entry import Entry, Tensor, Tensors, classes, numbers, together
+from boxes_and_maps import BOXES, DETR, LABELS, PAIRS, SMALL, SMALL_BOXES, STAGES
+from boxes_and_maps import Row, build, resnet, swin
+from entry import Entry, Tensor, classes, numbers, together
 
 MASKS = together(
     pixel_values=numbers(3, 64, 64),
@@ -78,7 +79,7 @@ def _lw_detr() -> dict[str, Any]:
 
 def _mask2former() -> dict[str, Any]:
     return dict(
-        backbone_config=_swin(),
+        backbone_config=swin(),
         feature_size=32,
         mask_feature_size=32,
         hidden_dim=32,
@@ -95,40 +96,39 @@ def _mask2former() -> dict[str, Any]:
 def _maskformer() -> dict[str, Any]:
     from transformers import DetrConfig
 
-    detr = DetrConfig(**DETR, backbone_config=_resnet(1))
+    detr = DetrConfig(**DETR, backbone_config=resnet(1))
     return dict(
-        backbone_config=_swin(),
+        backbone_config=swin(),
         decoder_config=detr.to_dict(),
         fpn_feature_size=32,
         mask_feature_size=32,
     )
 
 
-Row = tuple[str, Callable[[int], Tensors], Callable[..., Tensor], Callable[[], dict[str, Any]]]
 ROWS: dict[str, Row] = {
     "detr": (
         *("DetrForObjectDetection", BOXES, of_boxes),
-        lambda: dict(DETR, backbone_config=_resnet(1), auxiliary_loss=True),
+        lambda: dict(DETR, backbone_config=resnet(1), auxiliary_loss=True),
     ),
     "conditional-detr": (
         *("ConditionalDetrForObjectDetection", BOXES, of_boxes),
-        lambda: dict(DETR, backbone_config=_resnet(1)),
+        lambda: dict(DETR, backbone_config=resnet(1)),
     ),
     "dab-detr": (
         *("DabDetrForObjectDetection", BOXES, of_boxes),
         lambda: dict(
             {k: v for k, v in DETR.items() if k != "d_model"},
             hidden_size=32,
-            backbone_config=_resnet(1),
+            backbone_config=resnet(1),
         ),
     ),
     "deformable-detr": (
         *("DeformableDetrForObjectDetection", BOXES, of_boxes),
-        lambda: dict(DETR, backbone_config=_resnet(3), num_feature_levels=3),
+        lambda: dict(DETR, backbone_config=resnet(3), num_feature_levels=3),
     ),
     "table-transformer": (
         *("TableTransformerForObjectDetection", BOXES, of_boxes),
-        lambda: dict(DETR, backbone_config=_resnet(1)),
+        lambda: dict(DETR, backbone_config=resnet(1)),
     ),
     "yolos": (
         *("YolosForObjectDetection", SMALL_BOXES, of_boxes),
@@ -163,16 +163,7 @@ ROWS: dict[str, Row] = {
 }
 
 
-def _build(row: Row) -> Entry:
-    import transformers
-
-    name, batch, loss, fields = row
-    model_class = getattr(transformers, name)
-    config = model_class.config_class(**{"num_labels": LABELS, **fields()})
-    return Entry(model_class(config).train(), batch, loss)
-
-
 MODELS: dict[str, Callable[[], Entry]] = {
-    f"transformers/matched-pairs/{name}": functools.partial(_build, row)
+    f"transformers/matched-pairs/{name}": functools.partial(build, row)
     for name, row in ROWS.items()
 }

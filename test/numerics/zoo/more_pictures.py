@@ -9,7 +9,17 @@ import torch
 
 from entry import Entry, Tensor, Tensors, classes, numbers, own_loss, together
 from hugging_face import configuration
-from pictures_and_text import BEGINS, FEATURES, IMAGE, SIDE, TEXT, VISION, WORDS, VOCABULARY
+from pictures_and_text import (
+    BEGINS,
+    FEATURES,
+    IMAGE,
+    SIDE,
+    TEXT,
+    VISION,
+    WORDS,
+    VOCABULARY,
+    with_positions,
+)
 
 IDS = classes(IMAGE, WORDS, first=3)
 WHOLE = dict(attention_mask=lambda n: torch.ones(n, WORDS, dtype=torch.long))
@@ -95,25 +105,7 @@ def _positions(name: str, vision: dict[str, Any], **text: Any) -> Callable[[], E
             vision_end_token_id=IMAGE + 3,
         )
         model = getattr(transformers, f"{name}ForConditionalGeneration")(config).train()
-        grid = torch.tensor([[1, 4, 4]])
-
-        def batch(n: int) -> Tensors:
-            drawn = _words(n)
-            ids = drawn["input_ids"]
-            ids[:, 0] = BEGINS
-            places, _ = model.model.get_rope_index(ids, (ids == IMAGE).int(), grid.expand(n, -1))
-            patches = torch.randn(n, 4 * FEATURES, 3 * 2 * 4 * 4)
-            return {**drawn, "pixel_values": patches, "position_ids": places.transpose(0, 1)}
-
-        def loss(model: Any, pixel_values: Any, position_ids: Any, **words: Any) -> Tensor:
-            return model(
-                **words,
-                pixel_values=pixel_values.flatten(0, 1),
-                image_grid_thw=grid.expand(len(pixel_values), -1),
-                position_ids=position_ids.transpose(0, 1),
-            ).loss
-
-        return Entry(model, batch, loss)
+        return with_positions(model)
 
     return make
 

@@ -89,19 +89,8 @@ def _several(n: int) -> Tensors:
     return {**drawn, "pixel_values": drawn["pixel_values"][:, None]}
 
 
-def _qwen2_vl() -> Entry:
-    """Its positions are computed in Python from the words, so that they come with the batch."""
-    import transformers
-
-    text = TEXT | {"rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2]}}
-    vision = dict(depth=2, embed_dim=32, hidden_size=32, num_heads=4, patch_size=4, mlp_ratio=2)
-    config = transformers.Qwen2VLConfig(
-        text_config=text,
-        vision_config=vision,
-        image_token_id=IMAGE,
-        vision_start_token_id=BEGINS,
-    )
-    model = transformers.Qwen2VLForConditionalGeneration(config).train()
+def with_positions(model: Any) -> Entry:
+    """A model whose positions are computed in Python from the words, so that they come with the batch."""
     grid = torch.tensor([[1, 4, 4]])
 
     def batch(n: int) -> Tensors:
@@ -121,6 +110,21 @@ def _qwen2_vl() -> Entry:
         ).loss
 
     return Entry(model, batch, loss)
+
+
+def _qwen2_vl() -> Entry:
+    import transformers
+
+    text = TEXT | {"rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2]}}
+    vision = dict(depth=2, embed_dim=32, hidden_size=32, num_heads=4, patch_size=4, mlp_ratio=2)
+    config = transformers.Qwen2VLConfig(
+        text_config=text,
+        vision_config=vision,
+        image_token_id=IMAGE,
+        vision_start_token_id=BEGINS,
+    )
+    model = transformers.Qwen2VLForConditionalGeneration(config).train()
+    return with_positions(model)
 
 
 CLIP, SIGLIP = ("CLIPVision", {}), ("SiglipVision", {})

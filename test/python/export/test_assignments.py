@@ -16,9 +16,8 @@ from torch.nn import functional as F
 
 from fsdp_mlir import ExportError
 from fsdp_mlir.capture.graph.own_operators import SCHEMAS
-from support import chain
+from support import chain, own_operators
 
-OPERATOR = "fsdp_mlir::linear_sum_assignment"
 QUERIES, TARGETS, KINDS = 6, 3, 4
 
 
@@ -97,8 +96,7 @@ def test_pairs_are_scipys(loss: object) -> None:
 
 def test_equal_costs_give_scipys_pairs() -> None:
     """Of small whole numbers, so that several assignments are the cheapest ones."""
-    if not torch._C._dispatch_has_kernel_for_dispatch_key(OPERATOR, "CPU"):
-        torch.ops.load_library(str(chain.binary("own_operators.so")))
+    own_operators.load()
     generator = torch.Generator().manual_seed(0)
     for number in range(300):
         shape = torch.randint(1, 9, (2,), generator=generator).tolist()

@@ -11,7 +11,7 @@ from exporting import export
 from selected_rows import MASKS, Model, batch, compare, step_of
 from torch import Tensor
 
-from support import chain
+from support import own_operators
 
 
 def boxes_of(tensor: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ def best_of_each_class(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("loss", [best, best_of_each_class])
 def test_boxes_are_torchvisions(loss: object, tmp_path: pathlib.Path) -> None:
-    own_operators()
+    own_operators.load()
     step = step_of(loss)
     exported = export(step, tmp_path)
     for mask in MASKS:
@@ -47,7 +47,7 @@ def test_boxes_are_torchvisions(loss: object, tmp_path: pathlib.Path) -> None:
 def test_operator_is_torchvisions(count: int) -> None:
     """Also with more than a thousand boxes, of which torchvision compares each class by itself, and with
     padding behind them."""
-    own_operators()
+    own_operators.load()
     generator = torch.Generator().manual_seed(count)
     h = torch.randn(count + 7, 5, generator=generator)
     scores, kinds = h[:, 4].mul(4).round(), torch.randint(3, (count + 7,), generator=generator)
@@ -55,8 +55,3 @@ def test_operator_is_torchvisions(count: int) -> None:
     places, kept = operator(boxes_of(h), scores, kinds, torch.tensor(count), 0.4)
     wanted = torchvision.ops.batched_nms(boxes_of(h)[:count], scores[:count], kinds[:count], 0.4)
     assert torch.equal(places[kept], wanted)
-
-
-def own_operators() -> None:
-    if not torch._C._dispatch_has_kernel_for_dispatch_key("fsdp_mlir::batched_nms", "CPU"):
-        torch.ops.load_library(str(chain.binary("own_operators.so")))
