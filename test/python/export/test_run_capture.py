@@ -2,7 +2,6 @@
 the code decides must be the same each time."""
 
 import contextlib
-import functools
 import pathlib
 import random
 import threading
@@ -366,35 +365,3 @@ def test_a_table_that_is_read_twice(tmp_path: pathlib.Path) -> None:
     exported = assert_same_as_eager(classify(nn.Linear(8, 3), loss=reads_a_table_twice), tmp_path)
     constants = [a["fqn"] for a in exported.program()["arguments"] if a["role"] == "constant"]
     assert constants == ["fsdp.constant.0"]
-
-
-@functools.lru_cache
-def places(count: int) -> torch.Tensor:
-    return torch.arange(count).repeat_interleave(2)
-
-
-def keeps_a_table(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    with LOCK:
-        return F.cross_entropy(model(x), y) + (model(x).mean(1) * places(4)[y]).mean()
-
-
-def test_a_table_that_a_function_keeps(tmp_path: pathlib.Path) -> None:
-    places.cache_clear()
-    exported = assert_same_as_eager(classify(nn.Linear(8, 3), loss=keeps_a_table), tmp_path)
-    assert not any("lru_cache" in note for note in exported.notes)
-
-
-@functools.lru_cache
-def noise(count: int) -> torch.Tensor:
-    return torch.randn(count)
-
-
-def keeps_noise(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    with LOCK:
-        return F.cross_entropy(model(x), y) + (model(x).mean(1) * noise(len(y))).mean()
-
-
-def test_noise_that_a_function_keeps_is_a_note(tmp_path: pathlib.Path) -> None:
-    noise.cache_clear()
-    exported = export(classify(nn.Linear(8, 3), loss=keeps_noise), tmp_path)
-    assert [note for note in exported.notes if "what noise computes" in note]

@@ -7,6 +7,7 @@ import functools
 import gc
 import inspect
 import operator
+import sys
 import weakref
 from itertools import compress, repeat
 from typing import Any, Iterable
@@ -22,15 +23,42 @@ from ..graph.known_values import held_tensors, known_value
 # How many misses each cache had had when it was last looked at. Without another one it holds nothing
 # new.
 _looked_at: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_CACHE = functools._lru_cache_wrapper
+
+
+class _AllCaches:
+    """Those of the process. Each holds its type, so the type's references tell whether there are others
+    than before: to go through all objects, millions, takes a tenth of a second."""
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._held_besides = -1
+
+    def find(self) -> list[Any]:
+        if self._held() != self._held_besides:
+            self._known = weakref.WeakSet(_look_for_caches())
+            self._held_besides = self._held()
+        return list(self._known)
+
+    def _held(self) -> int:
+        """By how much else the type is held."""
+        return sys.getrefcount(_CACHE) - len(self._known)
+
+
+def _look_for_caches() -> list[Any]:
+    objects = gc.get_objects()
+    are_caches = map(operator.is_, map(type, objects), repeat(_CACHE))
+    return list(compress(objects, are_caches))
+
+
+_all = _AllCaches()
 
 
 class FunctionCaches:
     """The caches of functions that there are now."""
 
     def __init__(self) -> None:
-        objects = gc.get_objects()  # millions
-        are_caches = map(operator.is_, map(type, objects), repeat(functools._lru_cache_wrapper))
-        self._caches = list(compress(objects, are_caches))
+        self._caches = _all.find()
 
     def forget_captured(self) -> None:
         """Empties those that hold tensors of a capture: the next call computes them anew."""

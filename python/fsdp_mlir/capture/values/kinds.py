@@ -14,11 +14,18 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 from ... import package
 from .python_floats import ReadNumber
 
+# All modules when they were last looked at, and those of the user's own files.
+_looked_at: tuple[list[ModuleType], list[ModuleType]] = [], []
+
 
 def own_modules() -> list[ModuleType]:
     """Those that are loaded of the user's own files."""
-    files = ((module, getattr(module, "__file__", None)) for module in list(sys.modules.values()))
-    return [module for module, file in files if file and package.is_local(file)]
+    global _looked_at
+    modules = list(sys.modules.values())
+    if modules != _looked_at[0]:
+        files = ((module, getattr(module, "__file__", None)) for module in modules)
+        _looked_at = modules, [m for m, file in files if file and package.is_local(file)]
+    return _looked_at[1]
 
 
 @contextlib.contextmanager
