@@ -279,6 +279,23 @@ def test_a_way_without_a_loss_ends_the_run(what: str, tmp_path: pathlib.Path) ->
         compare(step, exported, batch("negative"))
 
 
+def test_what_earlier_answers_settle_is_not_asked(tmp_path: pathlib.Path) -> None:
+    """As in a library that asks in several places how many pairs there are: a way on which there are
+    two and none would end in an error."""
+
+    def body(m: Model, x: Tensor) -> Tensor:
+        h, rows = m.first(x), torch.where(x[:, 0] > 0)[0]
+        if len(rows) <= 1:
+            return head(m, h)
+        assert len(rows) > 0 and rows.numel() != 1 and not h[rows].numel() < 2 * WIDTH
+        return head(m, h[rows])
+
+    step = step_of(body)
+    exported = export(step, tmp_path)
+    for name in BATCHES:
+        compare(step, exported, batch(name))
+
+
 def repeats(m: Model, x: Tensor) -> Tensor:
     h = m.first(x)
     while h.sum() > 1:

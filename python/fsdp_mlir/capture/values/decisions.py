@@ -25,6 +25,7 @@ from torch.utils._sympy import functions as sizes
 from ...errors import E, ExportError
 from ...step.places import in_short, innermost, is_users, said_location, trace_of
 from ...step.source import conditions_at
+from .known_sizes import KnownSizes
 from .listed_places import loops_over_places
 
 # So many decisions of a step are told apart.
@@ -78,7 +79,7 @@ class Answers:
         self._usual = usual
         self.leaves_state = False
         self.asked: list[Asked] = []
-        self._of_sizes: dict[Any, bool] = {}
+        self._sizes = KnownSizes()
 
     @property
     def told(self) -> tuple[bool, ...]:
@@ -97,22 +98,24 @@ class Answers:
     def begin(self) -> None:
         """A run begins."""
         self.asked = []
-        self._of_sizes = {}
+        self._sizes = KnownSizes()
 
     def of_value(self, tensor: torch.Tensor, frame: FrameType) -> bool:
         """The answer to `if tensor:`, asked from a frame of the user's."""
         return self._answer(tensor.detach().reshape(()).ne(0), frame)
 
     def of_size(self, condition: torch.SymBool, frame: FrameType) -> Optional[bool]:
-        """That to a comparison of sizes, the same as before where it was asked; None: of others."""
+        """That to a comparison of sizes, or what the answers before say; None: of others."""
         node, expression = condition.node, condition.node.expr
         compare = _RELATIONS.get(expression.func)
         if compare is None:
             return None
-        if expression not in self._of_sizes:
+        answer = self._sizes.follows(expression, node.shape_env)
+        if answer is None:
             sides = [_computed(side, node.shape_env) for side in expression.args]
-            self._of_sizes[expression] = self._answer(compare(*sides), frame)
-        return self._of_sizes[expression]
+            answer = self._answer(compare(*sides), frame)
+            self._sizes.note(expression, answer, node.shape_env)
+        return answer
 
     def _answer(self, condition: torch.Tensor, frame: FrameType) -> bool:
         path, number = frame.f_code.co_filename, frame.f_lineno
