@@ -36,6 +36,24 @@ def _with_conditions(path: str) -> list[WithCondition]:
     return [node for node in ast.walk(syntax_of(path)) if isinstance(node, kinds)]
 
 
+def raises_at(path: str, line: int) -> bool:
+    """Whether a line of a file is in a statement that raises an error, not in answer to another one."""
+    return any(first <= line <= last for first, last in _raising(path))
+
+
+@functools.lru_cache(maxsize=64)
+def _raising(path: str) -> list[tuple[int, int]]:
+    """The first and last lines of such statements."""
+    nodes = list(ast.walk(syntax_of(path)))
+    handlers = [node for node in nodes if isinstance(node, ast.ExceptHandler)]
+    answers = {inner for handler in handlers for inner in ast.walk(handler)}
+    return [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in nodes
+        if isinstance(node, ast.Raise) and node not in answers
+    ]
+
+
 def shows_at(path: str, line: int) -> bool:
     """Whether a line of a file is in a statement that prints or logs, and does nothing else."""
     return any(first <= line <= last for first, last in _showing(path))

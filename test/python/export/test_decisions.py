@@ -252,6 +252,12 @@ def keeps_last(losses: list[Tensor]) -> Tensor:
     return last
 
 
+def raises_itself(losses: list[Tensor]) -> Tensor:
+    for loss in losses:
+        return loss
+    raise LookupError("no loss")
+
+
 OF_NONE = {
     "loss returns int": sum,
     "the loss has no gradient": lambda ls: sum(ls, torch.zeros(())),
@@ -262,6 +268,7 @@ OF_NONE = {
     ).sum(),
     r"\S+:\d+: .* fails \(IndexError: list index out of range\)": lambda ls: ls[0],
     r"\S+:\d+: .* fails \(UnboundLocalError: .* 'last'": keeps_last,
+    r"\S+:\d+: .* fails \(LookupError: no loss\)": raises_itself,
 }
 
 

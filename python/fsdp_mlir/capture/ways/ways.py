@@ -18,13 +18,14 @@ from torch._functorch._aot_autograd.descriptors import (
 
 from ...dtypes import short_name
 from ...errors import E, ExportError
-from ...step.places import at_line, said_location
+from ...step.places import at_line, is_users, said_location
+from ...step.source import raises_at
 from ..graph.joint_graph import HasGradient, JointGraph
 from ..running import RunStep
 from ..state.begun import Made
 from ..state.untaken import untaken
 from ..step_loss import ResultRefused, check_outputs
-from ..values.decisions import Answers, ValuesDecide, answering, is_answering
+from ..values.decisions import Answers, ValuesDecide, answering, asked, is_answering
 from .shared_values import Results, SharedValues, Value
 
 # So many ways through a step are traced, or through a place of it that stands apart: each takes the
@@ -32,6 +33,8 @@ from .shared_values import Results, SharedValues, Value
 MOST_WAYS = 16
 # Of torch.stack and torch.cat.
 _OF_NONE = re.compile("expects (a non-empty|at least one)")
+# What code raises about the kind of an object.
+_OF_KINDS = (TypeError, AttributeError, NotImplementedError)
 _NO_GRADIENT = (
     "the loss has no gradient, of which backward() ends in an error; give one that has, as "
     "`h.sum() * 0.0`"
@@ -78,10 +81,22 @@ def without_loss(step: RunStep) -> Iterator[None]:
 
 def _fails_in_eager(failure: Exception, step: RunStep) -> bool:
     """Whether it is Python's or PyTorch's error about having none of something, or a name for nothing,
-    which eager mode has on this way through the step too."""
+    or one that the code raises itself: eager mode has these on this way through the step too."""
     is_of_none = _OF_NONE.search(str(failure)) is not None
     of_python = (ZeroDivisionError, IndexError, UnboundLocalError)
-    return is_of_none or isinstance(failure, of_python) or _is_of_unmade(failure, step)
+    is_known = is_of_none or isinstance(failure, of_python)
+    return is_known or _is_raised_by_code(failure) or _is_of_unmade(failure, step)
+
+
+def _is_raised_by_code(failure: Exception) -> bool:
+    """Whether the user's code raises it behind a decision by values, as a factorization does that has
+    tried all that it can. An error about a kind of object may be about what stands in for a number
+    while a step is captured."""
+    if not asked() or isinstance(failure, _OF_KINDS):
+        return False
+    frame, line = list(traceback.walk_tb(failure.__traceback__))[-1]
+    path = frame.f_code.co_filename
+    return is_users(path) and raises_at(path, line)
 
 
 def _is_of_unmade(failure: Exception, step: RunStep) -> bool:
