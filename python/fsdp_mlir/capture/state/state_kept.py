@@ -60,7 +60,8 @@ def _made(found: Found) -> Made:
             raise ExportError(
                 E.PYTHON_STATE,
                 f"the step makes a tensor in {place.name} whose shape depends on values; make it one of a "
-                "shape that is known",
+                "shape that is known. Where later steps leave it as it is, as a cache of what every batch "
+                "has, run the model on a batch before the TrainingStep",
             )
         kept: Union[KeptNumber, KeptTensor] = KeptTensor(
             place, torch.zeros(now.shape, dtype=now.dtype)
