@@ -195,8 +195,9 @@ def at_lengths(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
 
 
 def parts_of_a_selection(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
-    rows = torch.nan_to_num(x)[:, None].expand(-1, LABELS, -1)
-    words = model.layer(rows[torch.arange(LABELS)[None] < y[:, None]])
+    """Their gradients are as many as the selection has."""
+    rows = model.layer(torch.nan_to_num(x))[:, None].expand(-1, LABELS, -1)
+    words = rows[torch.arange(LABELS)[None] < y[:, None]]
     return torch.stack([part.sum() for part in words.split(y.tolist())]).square().sum()
 
 

@@ -170,9 +170,11 @@ def without_masks(
         if not is_mask(index):
             found.append(index)
             continue
-        own = size if size is not None else form.mask_sizes.get(index)
+        own = form.mask_sizes.get(index, size)
         if own is None:
             own = sympy.Symbol(f"{index.name}_count", integer=True, nonnegative=True)
+        elif size is not None and not form.are_equal(own, size):
+            own = size  # elsewhere a sum may stand for it, as of parts that are all of a selection
         form.mask_sizes[index] = own
         found += columns(form, node, index, own)
     return found
