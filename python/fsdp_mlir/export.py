@@ -24,10 +24,11 @@ from .errors import (
 from .archive.container import FORMAT_VERSION, build_archive
 from .archive.missed_steps import name_missed
 from .capture.graph.changed_parameters import UntrainedParametersChanged
+from .capture.graph.clamped_parameters import clamped_in_steps
 from .capture.context import without_pytorchs_log
 from .capture.state.kept import Kept
 from .capture.state.state_kept import StateKept
-from .capture.graph.program import Program
+from .capture.graph.program import Bounds, Program
 from .capture.step_graph import capture
 from .step.clipping import describe_clipping
 from .data.checks import warn_of_loader
@@ -116,7 +117,8 @@ def _export(
         warn_of_loader(what, data, step.batches, int(os.environ.get("WORLD_SIZE", 1)))
     captured = _capture_programs(step, names, sharding, read.held)
     missed = name_missed(list(captured.values()), read.held)
-    optimizer, rules = read.describe(missed)
+    clamped = _clamped(step, names, sharding, captured, read.held - missed.keys())
+    optimizer, rules = read.describe(missed, clamped)
     programs = {
         wanted.name: ProgramWriter(captured[wanted.name], names, wanted)
         for wanted in _programs_of(step)
@@ -171,6 +173,21 @@ def _capture_programs(
             _warn_unreached(program, names, wanted, held)
             _check_outputs(program, step)
     return programs
+
+
+def _clamped(
+    step: TrainingStep,
+    names: StateNames,
+    sharding: UnitTable,
+    captured: Mapping[str, Program],
+    updated: Collection[str],
+) -> dict[str, Bounds]:
+    """The bounds of parameters that the steps keep between such; each step updates those in `updated`,
+    unless a scaler skips it."""
+    kept = sharding.precision.dtypes
+    own = {fqn for fqn, tensor in names.parameters.items() if kept.get(fqn) in (None, tensor.dtype)}
+    training = [captured[wanted.name] for wanted in _programs_of(step) if wanted.trains]
+    return clamped_in_steps(training, own & set(updated) if step.scaler is None else ())
 
 
 def _programs_of(step: TrainingStep) -> Iterable[StepProgram]:

@@ -13,6 +13,7 @@ from torch._functorch._aot_autograd import descriptors as d
 from ...errors import E, ExportError
 from ...step.names import StateNames
 from .changed_parameters import UntrainedParametersChanged
+from .clamped_parameters import changed_in_place, clamp_of, without_gradients_of_clamps
 from .nodes import first_user, refusal, refused_higher_order, state_of
 from .program import Argument, Program, Result
 from .tensors_of_others import what_is_changed
@@ -82,6 +83,7 @@ class _Description:
         self._read: dict[tuple[str, str], fx.Node] = {}  # parameters, buffers and constants
         self._changed: list[str] = []  # parameters that nothing trains
         output = next(node for node in traced.module.graph.nodes if node.op == "output")
+        without_gradients_of_clamps(traced.module.graph, output)
         changed_alone = _without_gradients_of_changes(traced.module.graph, output)
         # Of several programs, another one may train it.
         is_only = len(names.step.turns) == len(names.step.batches) == 1
@@ -97,6 +99,7 @@ class _Description:
                 self._add_argument(node, *self._meaning(descriptor))
             elif node.op == "get_attr":
                 self._add_constant(node)
+        self._trains = bool(differentiated)
         for node, descriptor in zip(output.args[0], output.meta["desc"]):
             if node is not None:
                 self._add_result(node, descriptor)
@@ -184,15 +187,10 @@ class _Description:
         ):
             self._changed.append(fqn)
         elif role == "parameter":
-            raise refusal(
-                E.CHANGED_IN_PLACE,
-                node,
-                f"the step changes the parameter {fqn} in place, and a trained one changes by "
-                "the optimizer alone; change it in the step() of a subclass of the optimizer, "
-                "behind super().step(). One that nothing trains, as a teacher's, freeze by "
-                "requires_grad_(False); where the first batch alone changes it, run the model on one "
-                "before the TrainingStep is made",
-            )
+            clamp = clamp_of(node) if self._trains else None
+            if clamp is None:
+                raise changed_in_place(fqn, node)
+            self.program.clamped[fqn] = clamp
         elif role != "input":
             raise refusal(E.CHANGED_IN_PLACE, node, what_is_changed(node.meta["val"].shape))
 

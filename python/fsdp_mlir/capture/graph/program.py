@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Optional
 
 from torch import fx
 
@@ -25,6 +26,18 @@ class Result:
     fqn: str = ""
 
 
+# The least and the largest that a parameter may be.
+Bounds = tuple[Optional[float], Optional[float]]
+
+
+@dataclass(frozen=True)
+class Clamp:
+    """A parameter that is kept between bounds, and where the step does so."""
+
+    bounds: Bounds
+    node: fx.Node
+
+
 @dataclass
 class Program:
     """A graph whose nodes are ATen ops, with the meaning of its arguments and results."""
@@ -33,6 +46,7 @@ class Program:
     module: fx.GraphModule  # owns the graph: without it the nodes are gone
     arguments: list[Argument] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
+    clamped: dict[str, Clamp] = field(default_factory=dict)  # parameters, in place
 
     @property
     def graph(self) -> fx.Graph:
