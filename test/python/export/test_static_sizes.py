@@ -275,6 +275,9 @@ CASES: dict[str, Body] = {
     "gather": lambda s, x, m, y: s.other(x[m]).gather(1, y[m][:, None]).mean(),
     "norm-of-rows": lambda s, x, m, y: s.layer(s.norm(x[m])).square().sum(),
     "first-rows": lambda s, x, m, y: s.layer(x[m])[:2].sum() * 2,
+    "repeated": lambda s, x, m, y: (
+        s.layer(torch.ones(2, WIDTH)).repeat(y.unique().shape[0], 1).square().sum()
+    ),
     "flip": lambda s, x, m, y: (s.layer(x[m]).flip(0) * s.layer(x[m])).sum(),
     "argmax": lambda s, x, m, y: (s.layer(x[m]).argmax(-1).float() * x[m].sum(-1)).sum()
     + s.norm(torch.nan_to_num(x)).sum(),

@@ -116,7 +116,9 @@ def insert_call(node: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
 
     new = node.graph.call_function(op, args, kwargs)
     new.meta = place_of(node)
-    tensors = [n.meta["val"] for n in new.all_input_nodes] + tensors_of(node.meta["val"])
+    # A number of the code beside a number has no tensor: then any of the graph's.
+    known = (*new.all_input_nodes, node, *node.graph.nodes)
+    tensors = (tensor for n in known for tensor in tensors_of(n.meta.get("val")))
     mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), FakeTensorMode())
     with mode, torch.no_grad():
         new.meta["val"] = op(*value(args), **value(kwargs))

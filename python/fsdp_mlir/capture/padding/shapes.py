@@ -119,6 +119,17 @@ def _cat(form: StaticForm, node: fx.Node) -> fx.Node:
     return form.call(aten.index_select.default, whole, dim, places)
 
 
+def _repeat(form: StaticForm, node: fx.Node) -> fx.Node:
+    """A tensor as often as values say, as one row for each class that there is. Behind these stand
+    more of the same."""
+    values = arguments_of(node)
+    repeats = [form.size_of(count) for count in values["repeats"]]
+    ahead = len(repeats) - len(form.shape(values["self"]))
+    if any(repeats[ahead + dim] != 1 for dim in form.padded(values["self"])):
+        raise form.refused(node, "elements that count would not be side by side")
+    return form.again(node)
+
+
 def _flip(form: StaticForm, node: fx.Node) -> fx.Node:
     values = arguments_of(node)
     tensor = values["self"]
@@ -207,6 +218,7 @@ SHAPES: dict[str, Rule] = {
     "constant_pad_nd": _pad,
     **dict.fromkeys("expand expand_as".split(), _expand),
     "flip": _flip,
+    "repeat": _repeat,
     "roll": _roll,
     "sort": _sort,
     "split_with_sizes": _split,
