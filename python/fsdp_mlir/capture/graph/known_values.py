@@ -128,7 +128,9 @@ class StandIns(FakeTensorMode):
         if func is _aten.select.int and args[0] in self._firsts and tuple(args[1:]) == (0, 0):
             result.constant = self._firsts[args[0]]
         symbols = any(isinstance(a, (torch.SymInt, torch.SymFloat)) for a in args)
-        if func in _FACTORIES and not symbols and self.may_be_known(result):
+        # What `torch.empty` gives, the code writes before it reads.
+        makes = func in _FACTORIES or func is _aten.empty.memory_format
+        if makes and not symbols and self.may_be_known(result):
             with unset_fake_temporarily():
                 value = func(*map(_without_values, args), **(kwargs or {}))
             result.constant = value
