@@ -36,7 +36,9 @@ def _words(n: int, places: int = FEATURES) -> Tensors:
     return {"input_ids": ids, "labels": ids.masked_fill(ids == IMAGE, -100)}
 
 
-def _with(places: int = FEATURES, **draws: Callable[[int], Tensor]) -> Callable[[int], Tensors]:
+def with_places(
+    places: int = FEATURES, **draws: Callable[[int], Tensor]
+) -> Callable[[int], Tensors]:
     return lambda n: {**_words(n, places), **together(**draws)(n)}
 
 
@@ -144,7 +146,7 @@ READ = dict(text_config=dict(vocab_size=VOCABULARY, max_position_embeddings=64, 
 
 # Name: class, configuration, batch and loss.
 Row = tuple[str, Callable[[], Any], Callable[[int], Tensors], Callable[..., Tensor]]
-TILES = _with(10, pixel_values=numbers(3, 3, SIDE, SIDE))
+TILES = with_places(10, pixel_values=numbers(3, 3, SIDE, SIDE))
 ROWS: dict[str, Row] = {
     "cohere2_vision": (
         "Cohere2VisionForConditionalGeneration",
@@ -154,12 +156,12 @@ ROWS: dict[str, Row] = {
             downsample_factor=2,
             alignment_intermediate_size=32,
         ),
-        *(_with(**PICTURES), own_loss),
+        *(with_places(**PICTURES), own_loss),
     ),
     "deepseek_vl": (
         "DeepseekVLForConditionalGeneration",
         _parts("DeepseekVL", SIGLIP, "Llama", image_token_id=IMAGE),
-        *(_with(**PICTURES), own_loss),
+        *(with_places(**PICTURES), own_loss),
     ),
     "llava_next": (
         "LlavaNextForConditionalGeneration",
@@ -174,7 +176,7 @@ ROWS: dict[str, Row] = {
     "llava_onevision-batch-of-sizes": (
         "LlavaOnevisionForConditionalGeneration",
         _parts("LlavaOnevision", SIGLIP, "Qwen2", **ANY_SIZE, video_token_index=IMAGE + 2),
-        _with(
+        with_places(
             10,
             pixel_values=numbers(3, 3, SIDE, SIDE),
             image_sizes=lambda n: torch.full((n, 2), SIDE),
@@ -189,7 +191,7 @@ ROWS: dict[str, Row] = {
             vision_feature_layer=-1,
             vision_feature_select_strategy="full",
         ),
-        *(_with(**PICTURES), _of_sizes),
+        *(with_places(**PICTURES), _of_sizes),
     ),
     "mistral3": (
         "Mistral3ForConditionalGeneration",
@@ -197,20 +199,20 @@ ROWS: dict[str, Row] = {
             *("Mistral3", ("PixtralVision", {"head_dim": 8, "patch_size": 4}), "Mistral"),
             image_token_index=IMAGE,
         ),
-        *(_with(**PICTURES), _of_sizes),
+        *(with_places(**PICTURES), _of_sizes),
     ),
     "video_llava": (
         "VideoLlavaForConditionalGeneration",
         _parts("VideoLlava", CLIP, "Llama", image_token_index=62, video_token_index=IMAGE),
-        *(_with(40, pixel_values_videos=numbers(8, 3, SIDE, SIDE)), own_loss),
+        *(with_places(40, pixel_values_videos=numbers(8, 3, SIDE, SIDE)), own_loss),
     ),
     "blip_2": (
         *("Blip2ForConditionalGeneration", _whole("Blip2", **QUERIES)),
-        *(_with(**PICTURES), own_loss),
+        *(with_places(**PICTURES), own_loss),
     ),
     "instructblip": (
         *("InstructBlipForConditionalGeneration", _whole("InstructBlip", **QUERIES)),
-        *(_with(**PICTURES, qformer_input_ids=IDS), own_loss),
+        *(with_places(**PICTURES, qformer_input_ids=IDS), own_loss),
     ),
     "mllama": (
         "MllamaForConditionalGeneration",

@@ -21,6 +21,7 @@ import hugging_face_heads  # noqa: E402
 import layers  # noqa: E402
 import matched_pairs  # noqa: E402
 import more_pictures  # noqa: E402
+import newer_families  # noqa: E402
 import papers  # noqa: E402
 import pictures_and_text  # noqa: E402
 import selections  # noqa: E402
@@ -46,6 +47,7 @@ MODELS: dict[str, Callable[[], Entry]] = {
     **detectors.MODELS,
     **boxes_and_maps.MODELS,
     **matched_pairs.MODELS,
+    **newer_families.MODELS,
 }
 BATCH, SAMPLES, STEPS = 2, 12, 3
 
