@@ -228,7 +228,8 @@ class Outcome(TorchDispatchMode):
         for view in _tensors(views):
             if view.layout == torch.strided and self.memory(view) != memory:
                 self._viewed[_memory(view)] = memory
-                self._alive.append(view.untyped_storage())
+                self._keep_alive(tensor)
+                self._keep_alive(view)
 
     def _content(self, tensor: torch.Tensor) -> Content:
         """What the memory of `tensor` holds where that has its elements."""
@@ -287,11 +288,12 @@ class Outcome(TorchDispatchMode):
 
     def _put(self, tensor: torch.Tensor, content: Content) -> None:
         if self.memory(tensor) not in self._contents:
-            self._alive.append(
-                tensor if tensor.layout != torch.strided else tensor.untyped_storage()
-            )
+            self._keep_alive(tensor)
         self._contents[self.memory(tensor)] = content
         self.held.add(content.digest)
+
+    def _keep_alive(self, tensor: torch.Tensor) -> None:
+        self._alive.append(tensor if tensor.layout != torch.strided else tensor.untyped_storage())
 
     def _digest(self, tensor: torch.Tensor) -> int:
         digest = self._content(tensor).digest
