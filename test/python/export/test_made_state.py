@@ -4,13 +4,14 @@ a buffer from then on, and each step decides by another one whether it was made.
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import types
 from typing import Any, Callable, Optional
 
 import pytest
 import torch
-from exporting import assert_trains_as_eager, classify, export
+from exporting import assert_same_as_eager, assert_trains_as_eager, classify, export
 from torch import Tensor, nn
 
 from fsdp_mlir import ExportError
@@ -174,3 +175,30 @@ REFUSED = {
 def test_what_is_made_otherwise_is_refused(uses: Any, tmp_path: pathlib.Path) -> None:
     with pytest.raises(ExportError, match=REFUSED[uses]):
         export(classify(Makes(uses)), tmp_path)
+
+
+class Table:
+    """Of a library: what its property computes is kept in each object."""
+
+    __module__ = torch.__name__
+
+    @functools.cached_property
+    def values(self) -> Tensor:
+        values = torch.zeros(3)
+        values[1] = 2.0
+        return values
+
+
+class Looks(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(8, 3)
+        self.table = Table()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        return y + self.table.values[y.argmax(1)][:, None]
+
+
+def test_what_an_object_of_a_library_computes_once_is_a_constant(tmp_path: pathlib.Path) -> None:
+    exported = assert_same_as_eager(classify(Looks()), tmp_path)
+    assert "changes Python state of model.table.values" in exported.warnings[0]

@@ -97,7 +97,7 @@ class Reached:
         elif inspect.isclass(value):
             if _is_own(value):
                 self._visit_class(value)
-        elif isinstance(value, _NAMESPACES) or _own_classes(value):
+        elif isinstance(value, _NAMESPACES) or _keeps_results(type(value)) or _own_classes(value):
             self._visit_attributes(value, name)
 
     def _visit_module(self, module: torch.nn.Module, name: str) -> None:
@@ -175,6 +175,13 @@ def _is_plain(value: Any) -> bool:
 def _own_classes(value: Any) -> list[type]:
     """The classes of `value` that are a user's own."""
     return [kind for kind in type(value).__mro__ if _is_own(kind)]
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _keeps_results(kind: type) -> bool:
+    """Whether objects keep what they have once computed, whosever class it is."""
+    members = (member for base in kind.__mro__ for member in vars(base).values())
+    return any(isinstance(member, functools.cached_property) for member in members)
 
 
 def _is_own(kind: type) -> bool:
