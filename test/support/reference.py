@@ -142,6 +142,14 @@ def trained(step: Any, world: int, steps: int) -> Trained:
         return eager(step, steps) if world == 1 else averaged(step, world, steps)
 
 
+def assert_same_bits(losses: list[float], weights: Tensors, trained: Trained) -> None:
+    """The losses and weights of a run are those of the reference."""
+    assert losses == trained.mean_losses
+    assert sorted(weights) == sorted(trained.state)
+    for name, tensor in trained.state.items():
+        assert torch.equal(weights[name], tensor), name
+
+
 def averaged(step: Any, world: int, steps: int) -> Trained:
     """Data-parallel training emulated on one process: every rank's gradient
     by eager PyTorch, their sum in rank order, one division, one update. Each

@@ -81,9 +81,7 @@ def test_it_is_eagers(change: Any, optimizer: Any, ranks: int, tmp_path: pathlib
     trained = reference.averaged(make(), ranks, STEPS)
     plan = chain.compile_step(make, tmp_path, pipeline=f"mesh={ranks}")
     run = chain.run_plan(plan, ranks, steps=STEPS)
-    assert run.losses == trained.mean_losses
-    for name, value in trained.state.items():
-        assert torch.equal(run.weights[name], value), name
+    reference.assert_same_bits(run.losses, run.weights, trained)
 
 
 @pytest.mark.parametrize("change", [after_it_is_read, by_a_product])

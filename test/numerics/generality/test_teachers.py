@@ -148,10 +148,7 @@ def test_two_ranks(options: str, is_annotated: bool, tmp_path: pathlib.Path) -> 
 def check(make: Callable[..., TrainingStep], ranks: int, pipeline: str, path: pathlib.Path) -> None:
     trained = reference.averaged(in_buffers(make()) if ranks > 1 else make(), ranks, STEPS)
     run = chain.run_plan(chain.compile_step(make, path, pipeline=pipeline), ranks, steps=STEPS)
-    assert run.losses == trained.mean_losses
-    assert sorted(run.weights) == sorted(trained.state)
-    for name, value in trained.state.items():
-        assert torch.equal(run.weights[name], value), name
+    reference.assert_same_bits(run.losses, run.weights, trained)
 
 
 def test_a_teacher_that_its_unit_casts_is_refused(tmp_path: pathlib.Path) -> None:

@@ -27,6 +27,16 @@ QUERIES = dict(
     num_queries=12,
     num_denoising=4,
 )
+# Two groups of queries, each of which is matched with all boxes.
+GROUPS = dict(
+    d_model=32,
+    decoder_ffn_dim=24,
+    decoder_layers=2,
+    decoder_self_attention_heads=2,
+    decoder_cross_attention_heads=2,
+    num_queries=6,
+    group_detr=2,
+)
 
 
 def of_boxes(model: nn.Module, boxes: Tensor, kinds: Tensor, **inputs: Tensor) -> Tensor:
@@ -60,20 +70,13 @@ def _rt(**more: Any) -> dict[str, Any]:
 
 
 def _lw_detr() -> dict[str, Any]:
-    """Two groups of queries, each of which is matched with all boxes."""
     from transformers import LwDetrViTConfig
 
     sizes = dict(SMALL, image_size=64, pretrain_image_size=64, num_windows=4)
     return dict(
         backbone_config=LwDetrViTConfig(**sizes, out_features=["stage2"]),
         projector_scale_factors=[1.0],
-        d_model=32,
-        decoder_ffn_dim=24,
-        decoder_layers=2,
-        decoder_self_attention_heads=2,
-        decoder_cross_attention_heads=2,
-        num_queries=6,
-        group_detr=2,
+        **GROUPS,
     )
 
 

@@ -3,16 +3,16 @@ parts, a batch and a loss of its own."""
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Callable
 
 import torch
 
 from boxes_and_maps import BOXES
-from entry import Entry, Tensor, Tensors, classes, numbers, own_loss, together
-from matched_pairs import of_boxes
+from entry import Entry, Tensors, classes, numbers, own_loss, together
+from matched_pairs import GROUPS, of_boxes
 from more_pictures import IDS, LAYERS, PART, PICTURES, SIDE, WHOLE, with_places
 from pictures_and_text import FEATURES, IMAGE, TEXT, VISION
-from sound import MIMI
+from sound import MIMI, Row, maker
 
 WINDOWS = dict(head_dim=8, sliding_window=8)
 GEMMA3N = dict(
@@ -128,13 +128,7 @@ RF_DETR = dict(
         out_features=["stage1", "stage2"],
     ),
     c2f_num_blocks=1,
-    decoder_ffn_dim=24,
-    decoder_layers=2,
-    decoder_self_attention_heads=2,
-    decoder_cross_attention_heads=2,
-    num_queries=6,
-    group_detr=2,
-    d_model=32,
+    **GROUPS,
 )
 
 
@@ -181,8 +175,7 @@ def _acted(n: int) -> Tensors:
 
 SPOKEN = classes(16, 2, 12)
 
-# Name: class, configuration and its fields, batch and loss.
-Row = tuple[str, str, dict[str, Any], Callable[[int], Tensors], Callable[..., Tensor]]
+# As those of `sound`.
 ROWS: dict[str, Row] = {
     "gemma3n": (
         *("Gemma3nForCausalLM", "Gemma3nText", GEMMA3N),
@@ -216,18 +209,6 @@ ROWS: dict[str, Row] = {
 }
 
 
-def _maker(row: Row) -> Callable[[], Entry]:
-    class_name, config, fields, batch, loss = row
-
-    def make() -> Entry:
-        import transformers
-
-        own = getattr(transformers, f"{config}Config")(**fields)
-        return Entry(getattr(transformers, class_name)(own).train(), batch, loss)
-
-    return make
-
-
 MODELS: dict[str, Callable[[], Entry]] = {
-    f"transformers/newer-families/{name}": _maker(row) for name, row in ROWS.items()
+    f"transformers/newer-families/{name}": maker(row) for name, row in ROWS.items()
 }

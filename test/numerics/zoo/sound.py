@@ -266,7 +266,7 @@ ROWS: dict[str, Row] = {
 }
 
 
-def _maker(row: Row) -> Callable[[], Entry]:
+def maker(row: Row) -> Callable[[], Entry]:
     class_name, config, fields, batch, loss = row
 
     def make() -> Entry:
@@ -281,5 +281,5 @@ def _maker(row: Row) -> Callable[[], Entry]:
 
 
 MODELS: dict[str, Callable[[], Entry]] = {
-    f"transformers/sound/{name}": _maker(row) for name, row in ROWS.items()
+    f"transformers/sound/{name}": maker(row) for name, row in ROWS.items()
 }
