@@ -8,6 +8,7 @@ import linecache
 from typing import Union
 
 WithCondition = Union[ast.If, ast.While, ast.Assert]
+Lines = tuple[int, int]  # the first and the last of a statement
 # Functions and methods that show something, and give nothing back.
 _SHOWING = frozenset("print pprint debug info warning warn error critical exception log".split())
 
@@ -38,37 +39,39 @@ def _with_conditions(path: str) -> list[WithCondition]:
 
 def raises_at(path: str, line: int) -> bool:
     """Whether a line of a file is in a statement that raises an error, not in answer to another one."""
-    return any(first <= line <= last for first, last in _raising(path))
+    return _is_in(line, _raising(path))
 
 
 @functools.lru_cache(maxsize=64)
-def _raising(path: str) -> list[tuple[int, int]]:
-    """The first and last lines of such statements."""
+def _raising(path: str) -> list[Lines]:
     nodes = list(ast.walk(syntax_of(path)))
     handlers = [node for node in nodes if isinstance(node, ast.ExceptHandler)]
     answers = {inner for handler in handlers for inner in ast.walk(handler)}
-    return [
-        (node.lineno, node.end_lineno or node.lineno)
-        for node in nodes
-        if isinstance(node, ast.Raise) and node not in answers
-    ]
+    return [_lines(n) for n in nodes if isinstance(n, ast.Raise) and n not in answers]
 
 
 def shows_at(path: str, line: int) -> bool:
     """Whether a line of a file is in a statement that prints or logs, and does nothing else."""
-    return any(first <= line <= last for first, last in _showing(path))
+    return _is_in(line, _showing(path))
 
 
 @functools.lru_cache(maxsize=64)
-def _showing(path: str) -> list[tuple[int, int]]:
-    """The first and last lines of such statements."""
+def _showing(path: str) -> list[Lines]:
     return [
-        (node.lineno, node.end_lineno or node.lineno)
+        _lines(node)
         for node in ast.walk(syntax_of(path))
         if isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Call)
         and ast.unparse(node.value.func).rpartition(".")[2] in _SHOWING
     ]
+
+
+def _lines(statement: ast.stmt) -> Lines:
+    return statement.lineno, statement.end_lineno or statement.lineno
+
+
+def _is_in(line: int, statements: list[Lines]) -> bool:
+    return any(first <= line <= last for first, last in statements)
 
 
 @functools.lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Mapping
 
 import torch
@@ -117,7 +118,7 @@ def insert_call(node: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
     new = node.graph.call_function(op, args, kwargs)
     new.meta = place_of(node)
     # A number of the code beside a number has no tensor: then any of the graph's.
-    known = (*new.all_input_nodes, node, *node.graph.nodes)
+    known = itertools.chain(new.all_input_nodes, [node], node.graph.nodes)
     tensors = (tensor for n in known for tensor in tensors_of(n.meta.get("val")))
     mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), FakeTensorMode())
     with mode, torch.no_grad():
