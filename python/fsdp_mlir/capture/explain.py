@@ -51,6 +51,10 @@ _SIZE = (
     "case of none, which sums and means of no elements cover, let a loop go over all that there can "
     "be (each expert), or use torch.where"
 )
+_AS_INTEGER = (
+    "the step needs a size or a number that depends on values as one of Python's, as range(n), a pooling "
+    "and an interpolation do; give them the largest that there can be, and choose by torch.where"
+)
 _SHAPE = "the step has a shape that depends on values; shapes are static, use a mask or torch.where"
 _COUNTS = (
     "how many counts torch.bincount gives depends on values; give it minlength, a number above all "
@@ -249,6 +253,9 @@ def _asked_for_values(error: Exception, own: Optional[Exception], line: str) -> 
     if isinstance(own, DynamicOutputShapeException) and "data-dependent expression" in text:
         line = said_location(text) or said_location(_trace(error)) or line
         return Refusal(E.VALUE_DEPENDENT, line, _SIZE)
+    if "Could not extract specialized integer" in text:
+        line = said_location(text) or said_location(_trace(error)) or line
+        return Refusal(E.VALUE_DEPENDENT, line, _AS_INTEGER)
     if isinstance(own or error, DynamicOutputShapeException):
         return Refusal(E.VALUE_DEPENDENT, line, _SHAPE)
     if isinstance(own or error, DataDependentOutputException):

@@ -14,6 +14,7 @@ from torch import fx
 from ..graph.nodes import arguments_of
 from .boxes import BOXES
 from .draws import DRAWS
+from .layers import LAYERS
 from .losses import LOSSES
 from .parts import PARTS
 from .places import PLACES
@@ -21,6 +22,7 @@ from .shapes import SHAPES
 from .sources import SOURCES
 from .static_form import Rule, StaticForm, aten, dims_of
 from .sums import SUMS
+from .views import VIEWS
 
 
 def rule_of(op: Any) -> Optional[Rule]:
@@ -165,19 +167,12 @@ _RULES: dict[str, Rule] = {
         _apart("dim"),
     ),
     **dict.fromkeys(
-        "convolution max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d "
+        "max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d "
         "avg_pool2d_backward _adaptive_avg_pool2d _adaptive_avg_pool2d_backward "
         "native_group_norm upsample_nearest2d upsample_bilinear2d".split(),
         _batches(lambda _: 1),
     ),
-    **dict.fromkeys(
-        "_scaled_dot_product_flash_attention_for_cpu "
-        "_scaled_dot_product_flash_attention_for_cpu_backward".split(),
-        _batches(lambda _: 2),
-    ),
-    **dict.fromkeys(
-        "convolution_backward native_group_norm_backward".split(), _summing(lambda _: 1)
-    ),
+    "native_group_norm_backward": _summing(lambda _: 1),
     **dict.fromkeys("native_layer_norm _fused_rms_norm".split(), _batches(_layer_norm_batch)),
     **dict.fromkeys(
         "native_layer_norm_backward _fused_rms_norm_backward".split(), _summing(_layer_norm_batch)
@@ -190,9 +185,11 @@ _RULES: dict[str, Rule] = {
     "_cdist_backward": _cdist_backward,
     **BOXES,
     **DRAWS,
+    **LAYERS,
     **LOSSES,
     **PARTS,
     **PLACES,
     **SHAPES,
     **SUMS,
+    **VIEWS,
 }

@@ -2,55 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any
 
-import sympy
 import torch
 from torch import fx
 
 from ...step.places import at_line
 from ..graph.nodes import arguments_of, location
-from .static_form import Rule, Size, StaticForm, aten, dims_of
-
-
-def _view(form: StaticForm, node: fx.Node) -> fx.Node:
-    """A view keeps what counts in front where padding is along the first of the sizes that are
-    taken together, or taken apart."""
-    tensor = arguments_of(node)["self"]
-    ours, theirs = list(form.shape(tensor)), list(form.shape(node))
-    while ours or theirs:
-        before, after = _group(form, ours, theirs)
-        if any(not isinstance(s, int) for s in (*before[1:], *after[1:])):
-            raise form.refused(node, "elements that count would not be side by side")
-        del ours[: len(before)], theirs[: len(after)]
-    try:
-        return form.again(node)
-    except RuntimeError:  # strides that depended on the size
-        tensor = form.call(aten.clone.default, tensor, memory_format=torch.contiguous_format)
-        return form.again(node, self=tensor)
-
-
-def _group(
-    form: StaticForm, ours: Sequence[Size], theirs: Sequence[Size]
-) -> tuple[list[Size], list[Size]]:
-    """The first sizes of each that have the same product, without leading ones among them."""
-    before, after = list(ours[:1]), list(theirs[:1])
-    if before == [1] and after != [1]:
-        return before, []
-    if after == [1] and before != [1]:
-        return [], after
-    while True:
-        left, right = sympy.prod(before), sympy.prod(after)
-        if form.are_equal(left, right):
-            return before, after
-        if form.bound(left) < form.bound(right) and len(before) < len(ours):
-            before.append(ours[len(before)])
-        elif len(after) < len(theirs):
-            after.append(theirs[len(after)])
-        elif len(before) < len(ours):
-            before.append(ours[len(before)])
-        else:
-            raise form.refused(form.line, "the sizes do not match")
+from .static_form import Rule, StaticForm, aten, dims_of
 
 
 def _expand(form: StaticForm, node: fx.Node) -> fx.Node:
@@ -212,7 +171,6 @@ def _arange(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 SHAPES: dict[str, Rule] = {
-    **dict.fromkeys("view _unsafe_view reshape".split(), _view),
     "arange": _arange,
     "cat": _cat,
     "constant_pad_nd": _pad,

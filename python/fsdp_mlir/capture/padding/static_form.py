@@ -75,6 +75,7 @@ class StaticForm:
         self.settled_parts: set[Any] = set()
         self.places_within: dict[fx.Node, tuple[Size, ...]] = {}
         self._lengths_of_parts: dict[Any, sympy.Integer] = {}
+        self._room: dict[Size, int] = {}
         self._known_bounds: dict[Any, int] = {}
         self._known_counts: dict[Any, fx.Node] = {}
         self._known_masks: dict[Size, fx.Node] = {}
@@ -97,10 +98,14 @@ class StaticForm:
 
     def _note_part(self, node: fx.Node) -> None:
         """Notes that a part is as long as the same part of such a tensor elsewhere, which the code needs
-        to have a number of elements. Capture gives each time another name to its size."""
+        to have a number of elements. Capture gives each time another name to its size. And notes how
+        many elements there are where a number says which is the last."""
         tensor, dim, *places = node.args
         size = self._simplified(node.meta["val"].shape[dim])
-        key = self.shape(tensor)[dim], *map(self.size_of, places)
+        whole, *given = self.shape(tensor)[dim], *map(self.size_of, places)
+        key = whole, *given
+        if len(given) > 1 and isinstance(whole, int):
+            self._room[given[1]] = min(whole, self._room.get(given[1], whole))
         if isinstance(size, int):
             self._lengths_of_parts.setdefault(key, sympy.Integer(size))
         elif key in self._lengths_of_parts:
@@ -184,11 +189,20 @@ class StaticForm:
             return self.bounds[self._equal[size]]
         for symbol in size.free_symbols:
             if symbol not in self.bounds:
-                origin = self.origins.get(symbol)
-                where = origin.where if origin else location(self.line)
-                raise ExportError(E.VALUE_DEPENDENT, at_line(where, NO_BOUND))
+                self._take_room(symbol)
         ranges = {symbol: ValueRanges(0, self.bounds[symbol]) for symbol in size.free_symbols}
         return max(0, int(bound_sympy(size, ranges).upper))
+
+    def _take_room(self, symbol: sympy.Symbol) -> None:
+        """Takes a number to be no larger than what it is an end in elsewhere in the step, as `longest` of
+        `x[:, :longest]` is."""
+        origin = self.origins.get(symbol)
+        where = origin.where if origin else location(self.line)
+        if symbol not in self._room or symbol not in self.counts:
+            raise ExportError(E.VALUE_DEPENDENT, at_line(where, NO_BOUND))
+        self.bounds[symbol] = room = self._room[symbol]
+        text = at_line(where, f"the step needs a number of {room} or less here")
+        self.needed.append((self.call(aten.le.Scalar, self.counts[symbol], room), text))
 
     def range_of(self, symbol: sympy.Symbol) -> Optional[int]:
         """What the code itself promises of a size, by `torch._check`."""

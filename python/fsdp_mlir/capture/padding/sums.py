@@ -46,7 +46,7 @@ def _reduced(
             raise form.refused(node)
         needed = form.size_of(needs(values))
         if needed != 0:
-            found = form.count(_number_of(form, tensor, dims))
+            found = form.count(number_of(form, tensor, dims))
             holds = form.call(aten.ge.Tensor, found, form.count(needed))
             name = node.target._schema.name.removeprefix("aten::")
             text = at_line(location(node), f"{name} is given fewer than {needed} elements")
@@ -95,7 +95,7 @@ def _or_elementwise(rule: Rule) -> Rule:
     return either
 
 
-def _number_of(form: StaticForm, tensor: fx.Node, dims: Sequence[int]) -> Size:
+def number_of(form: StaticForm, tensor: fx.Node, dims: Sequence[int]) -> Size:
     return sympy.simplify(sympy.prod([form.shape(tensor)[d] for d in dims]))
 
 
@@ -110,7 +110,7 @@ def _mean(form: StaticForm, node: fx.Node, values: dict[str, Any], dims: list[in
         values.get("keepdim", False),
         dtype=values["dtype"],
     )
-    return form.call(aten.div.Tensor, whole, form.count(_number_of(form, tensor, dims)))
+    return form.call(aten.div.Tensor, whole, form.count(number_of(form, tensor, dims)))
 
 
 @_over_padding
@@ -122,7 +122,7 @@ def _variance(form: StaticForm, node: fx.Node, values: dict[str, Any], dims: lis
         raise form.refused(node)
     correction = 1 if values["correction"] is None else values["correction"]
     keep = values["keepdim"]
-    number = form.count(_number_of(form, tensor, dims))
+    number = form.count(number_of(form, tensor, dims))
     whole = form.call(aten.sum.dim_IntList, form.filled(tensor, 0, dims), dims, True)
     mean = form.call(aten.div.Tensor, whole, number)
     apart = form.call(aten.sub.Tensor, tensor, mean)
