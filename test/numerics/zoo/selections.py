@@ -51,6 +51,14 @@ def _ragged(model: nn.Module, x: Tensor, hidden: Tensor) -> Tensor:
     return F.cross_entropy(model.head(whole).flatten(0, 1), x.flatten())
 
 
+def _longest(model: nn.Module, x: Tensor, lengths: Tensor) -> Tensor:
+    """A batch that is cut to its longest sample."""
+    x = x[:, : lengths.max()]
+    padding = torch.arange(x.shape[1]) >= lengths[:, None]
+    states = model.body(model.embedding(x), src_key_padding_mask=padding)
+    return F.cross_entropy(model.head(states).transpose(1, 2), x.masked_fill(padding, -100))
+
+
 class _Graph(nn.Module):
     """Messages along the edges that there are."""
 
@@ -125,6 +133,11 @@ def _hidden() -> Callable[[int], dict[str, Tensor]]:
 MODELS: dict[str, Callable[[], Entry]] = {
     "masked-words": lambda: Entry(_Encoder(), _hidden(), _masked_words),
     "ragged-words": lambda: Entry(_Encoder(), _hidden(), _ragged),
+    "longest-sample": lambda: Entry(
+        _Encoder(),
+        together(x=classes(WORDS, LENGTH), lengths=classes(LENGTH + 1, first=1)),
+        _longest,
+    ),
     "hard-negatives": lambda: Entry(_Encoder(), _hidden(), _margin),
     "graph": lambda: Entry(
         _Graph(),
