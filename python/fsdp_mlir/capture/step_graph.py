@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..errors import E, ExportError, note
 from ..step.eager_only import no_side_effects
 from ..step.memory import storage_of
-from ..step.names import StateNames
+from ..step.names import SettledChanged, StateNames
 from ..step.places import at_line, line_of_definition
 from ..step.programs import StepProgram
 from ..step.training_step import TrainingStep
@@ -187,32 +187,35 @@ def _trace_with_settled(trace: Callable[[], JointGraph], names: StateNames) -> J
     notes: dict[str, str] = {}
     decides: Optional[Refusal] = None
     while True:
+        names.forget_constants(constants)
         try:
             traced = trace()
+            changed = {fqn for _, fqn in traced.changed}
+        except SettledChanged as early:
+            (changed,) = early.args
+            names.check_settled(changed - own.keys())
         except ExportError as error:
             asked = names.unsettled(error.buffers) if isinstance(error, Refusal) else set()
             if not asked:
                 raise decides or error
             own.update(dict.fromkeys(asked, error))
+            names.settled.update(own)
             for buffer in sorted(asked):
                 text = (
                     f"the step asks in Python what {buffer} holds, which no step changes: what it "
                     "decides by that stays as it is now"
                 )
                 notes[buffer] = at_line(error.line, text)
-        else:
-            changed = {fqn for _, fqn in traced.changed}
-            if decides and changed & names.trainable:
-                raise decides
-            deciding = sorted(own.keys() & changed)
-            if not deciding:
-                break
-            decides = own[deciding[0]]
-            names.deciding.update(deciding)
-            for buffer in deciding:
-                del own[buffer], names.settled[buffer], notes[buffer]
-        names.settled.update(own)
-        names.forget_constants(constants)
+            continue
+        if decides and changed & names.trainable:
+            raise decides
+        deciding = sorted(own.keys() & changed)
+        if not deciding:
+            break
+        decides = own[deciding[0]]
+        names.deciding.update(deciding)
+        for buffer in deciding:
+            del own[buffer], names.settled[buffer], notes[buffer]
     for text in notes.values():
         note(text)
     return traced

@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..errors import E, ExportError, note
-from ..step.names import StateNames
+from ..step.names import SettledChanged, StateNames
 from ..step.places import at_line
 from .context import said_to_compile
 from .dynamo import NotFollowed, follow
@@ -113,7 +113,7 @@ def traced_step(
                 if names.unsettled(refusal.buffers):
                     raise refusal
                 try:
-                    return _both_ways(functools.partial(run, True), trials, own, refusal)
+                    return _both_ways(functools.partial(run, True), trials, own, refusal, names)
                 except Refusal as error:
                     raise kept_refusal(error.line, names.kept) or error
     if names.kept:
@@ -132,15 +132,23 @@ def _both_ways(
     trials: Callable[[bool], Trials],
     own: Optional[Exception],
     refusal: Refusal,
+    names: StateNames,
 ) -> JointGraph:
     """The graph of a step that decides by values, of which `run` gives the way that it is told;
-    `refusal` is what it is refused with where one cannot be captured."""
+    `refusal` is what it is refused with where one cannot be captured.
+
+    Raises:
+        SettledChanged: one way, with which the others need not be captured.
+    """
 
     def trace(whole_numbers: bool) -> JointGraph:
         try:
             traced = run(whole_numbers=whole_numbers)
         except ExportError as error:
             raise located(error) from error
+        changed = names.settled.keys() & {fqn for _, fqn in traced.changed}
+        if changed:
+            raise SettledChanged(changed)
         give_static_sizes(traced)
         return traced
 
@@ -152,7 +160,7 @@ def _both_ways(
             refusal = explain_capture_error(error, error)
         except GuardOnDataDependentSymNode as error:
             refusal = explain_capture_error(error, own)
-        except (ExportError, StateKept):
+        except (ExportError, StateKept, SettledChanged):
             raise
         except Exception as error:
             explained = explain_capture_error(error, None)

@@ -20,6 +20,10 @@ def plain_path(path: str) -> str:
     return ".".join(part for part in path.split(".") if part != "_checkpoint_wrapped_module")
 
 
+class SettledChanged(Exception):
+    """A way through a step changes settled buffers (`StateNames.settled`): `args[0]`, their names."""
+
+
 class StateNames:
     """Parameters, buffers and constants by name, each tensor once, with its further names.
 

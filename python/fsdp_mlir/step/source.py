@@ -22,13 +22,14 @@ def syntax_of(path: str) -> ast.Module:
         return ast.Module([], [])
 
 
-def conditions_at(path: str, line: int) -> list[WithCondition]:
+@functools.lru_cache(maxsize=4096)
+def conditions_at(path: str, line: int) -> tuple[WithCondition, ...]:
     """The statements whose condition is on a line of a file, the outer ones first."""
-    return [
+    return tuple(
         statement
         for statement in _with_conditions(path)
         if statement.test.lineno <= line <= (statement.test.end_lineno or 0)
-    ]
+    )
 
 
 @functools.lru_cache(maxsize=64)

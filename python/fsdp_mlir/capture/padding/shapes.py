@@ -125,7 +125,8 @@ def _roll(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _pad(form: StaticForm, node: fx.Node) -> fx.Node:
-    """A value behind what counts, up to a length: `F.pad(rows, (0, 0, 0, longest - len(rows)))`."""
+    """A value behind what counts, up to a length: `F.pad(rows, (0, 0, 0, longest - len(rows)))`. In front
+    it adds as many as the code says, or takes them away, as the gradient of that does."""
     values = arguments_of(node)
     tensor, pads = values["self"], [form.size_of(pad) for pad in values["pad"]]
     ours, theirs = form.shape(tensor), form.shape(node)
@@ -136,10 +137,11 @@ def _pad(form: StaticForm, node: fx.Node) -> fx.Node:
         if all(isinstance(p, int) for p in pads[i : i + 2]) and isinstance(ours[dim], int):
             kept[i : i + 2] = pads[i : i + 2]
             continue
-        if pads[i] != 0:
-            raise form.refused(node, "it has elements in front")
+        if not isinstance(pads[i], int):
+            raise form.refused(node, "it has as many elements in front as values say")
         result = form.filled(result, values["value"], [dim])
-        kept[i + 1] = form.bound(theirs[dim]) - result.meta["val"].shape[dim]
+        kept[i] = pads[i]
+        kept[i + 1] = form.bound(theirs[dim]) - result.meta["val"].shape[dim] - pads[i]
     return form.call(aten.constant_pad_nd.default, result, kept, values["value"])
 
 
