@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+import numpy as np
 import pytest
 import torch
 from exporting import assert_trains_as_eager, classify, export
@@ -79,6 +80,15 @@ def is_one_of_three(m: Counts, y: Tensor) -> Tensor:
     return y * max(m.steps, 2, 3) + min([4, m.steps, 0.5 * m.steps + 1])
 
 
+def is_given_to_numpy(m: Counts, y: Tensor) -> Tensor:
+    """Whose numbers are of 64 bits, also where `torch.tensor` takes them."""
+    rate = np.maximum(np.exp(-0.1 * m.steps), 0.5) + np.float64(0.3) * m.steps
+    rate += np.clip(m.steps / 2, 0, 0.7) + np.cos(np.pi * m.steps / 8) - np.floor(m.steps / 3)
+    y = y * torch.tensor([rate, np.square(m.steps)]).float().sum()
+    rate = min(rate, np.log(3.0))
+    return y + 1 if np.minimum(m.steps, 2) > 1 and torch.tensor(rate).dtype == torch.float64 else y
+
+
 def is_an_int(m: Counts, y: Tensor) -> Tensor:
     y = y * m.steps if isinstance(m.steps, int) and not isinstance(m.steps, (str, float)) else y
     return y * m.table[m.steps] if type(m.steps) is int and isinstance(int, type) else y
@@ -99,6 +109,7 @@ USES = (
     is_an_exponent,
     computes_whole_numbers,
     is_one_of_three,
+    is_given_to_numpy,
     is_an_int,
 )
 

@@ -16,12 +16,14 @@ import sys
 from typing import Any, Callable, Iterator, Optional
 from unittest import mock
 
+import numpy
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from ...step.places import innermost, is_users
 from ...step.source import shows_at
 from .number_arguments import call_with_tensors, plain_name, require_takes_number, takes_tensors
+from .numpy_functions import ON_TENSORS, OPERATORS
 from .whole_numbers import power, shifted_left, shifted_right
 
 _ADDS = frozenset("add radd iadd sub rsub isub subtract".split())
@@ -32,6 +34,7 @@ _COMPARES = frozenset("gt lt ge le eq ne".split())
 _ARITHMETIC = _ADDS | _SCALES | _COMPARES
 # Functions of `math` that PyTorch has as well, up to the last bit.
 _OF_MATH = "cos exp log sin sqrt tanh".split()
+_OF_NUMPY = numpy.generic, numpy.ndarray
 # Of which only the whole numbers' results are Python's, bit by bit.
 _OF_WHOLE = frozenset("mod floordiv and_ or_ xor lshift rshift".split())
 # What computes those results where PyTorch's operator does not.
@@ -86,16 +89,38 @@ class ReadNumber:
         operands = _operand(one), _operand(other)
         if not all(isinstance(operand, torch.Tensor) for operand in operands):
             raise DataDependentOutputException("max")
-        return ReadNumber(torch.where(where, *operands))
+        kind = NumpyNumber if _is_numpys(one) or _is_numpys(other) else ReadNumber
+        return kind(torch.where(where, *operands))
+
+    def __array_ufunc__(self, function: Any, method: str, *values: Any, **options: Any) -> Any:
+        """What a function of NumPy's computes of it: also `np.float64(2) * number` comes here."""
+        name = function.__name__
+        if method != "__call__" or options or not all(map(_fits_numpy, values)):
+            raise DataDependentOutputException(name)
+        numbers = [v.item() if isinstance(v, _OF_NUMPY) else v for v in values]
+        if name in ON_TENSORS:
+            return NumpyNumber(ON_TENSORS[name](*map(_operand, numbers)))
+        if name not in OPERATORS:
+            raise DataDependentOutputException(name)
+        result = OPERATORS[name](*numbers)
+        return NumpyNumber(result.value) if isinstance(result, ReadNumber) else result
+
+    def clip(self, *bounds: Any, **options: Any) -> Any:
+        """`np.clip`, which calls this method."""
+        if len(bounds) != 2 or options.pop("out", None) is not None or options:
+            raise DataDependentOutputException("clip")
+        low, high = bounds
+        at_least = self if low is None else numpy.maximum(self, low)
+        return at_least if high is None else numpy.minimum(at_least, high)
 
     def __pos__(self) -> ReadNumber:
         return self
 
     def __neg__(self) -> ReadNumber:
-        return ReadNumber(-self.value)
+        return type(self)(-self.value)
 
     def __abs__(self) -> ReadNumber:
-        return ReadNumber(self.value.abs())
+        return type(self)(self.value.abs())
 
     def __invert__(self) -> ReadNumber:
         return -self - 1
@@ -138,6 +163,24 @@ def _scaled(func: Any, tensor: torch.Tensor, factor: torch.Tensor) -> torch.Tens
     return tensor.copy_(whole) if in_place else whole
 
 
+class NumpyNumber(ReadNumber):
+    """A number that eager mode has as NumPy's: `torch.tensor` keeps its dtype."""
+
+    __slots__ = ()
+
+
+def _is_numpys(value: Any) -> bool:
+    return isinstance(value, (NumpyNumber, numpy.generic))
+
+
+def _fits_numpy(value: Any) -> bool:
+    """Whether NumPy computes with `value` as with a number of 64 bits. It compares one of its own as an
+    array without dimensions."""
+    if isinstance(value, _OF_NUMPY):
+        return value.ndim == 0 and value.dtype in (numpy.float64, numpy.int64)
+    return is_number(value)
+
+
 def _operand(value: Any) -> Any:
     """What `value` is in arithmetic of numbers, or None: no number."""
     if isinstance(value, ReadNumber):
@@ -148,7 +191,7 @@ def _operand(value: Any) -> Any:
     return value if isinstance(value, (torch.SymInt, torch.SymFloat)) else None
 
 
-def _computes(function: Callable[..., Any], swapped: bool, wrap: Callable[..., Any]) -> Any:
+def _computes(function: Callable[..., Any], swapped: bool, gives: Callable[..., Any]) -> Any:
     name = function.__name__
 
     def method(self: ReadNumber, other: Any, *modulus: Any) -> Any:
@@ -158,6 +201,8 @@ def _computes(function: Callable[..., Any], swapped: bool, wrap: Callable[..., A
         if modulus:
             raise DataDependentOutputException(name)
         pair = (operand, self.value) if swapped else (self.value, operand)
+        of_numpy = gives is ReadNumber and (_is_numpys(self) or _is_numpys(other))
+        wrap = NumpyNumber if of_numpy else gives
         if not _is_whole(name, *pair):
             return wrap(function(*map(_with_fraction, pair)))
         if name == "pow" and not swapped and isinstance(other, int):
@@ -197,7 +242,7 @@ def _shown(name: str, value: Any) -> Any:
 def _needs(name: str, shown: Any = None) -> Callable[..., Any]:
     """A method for which Python needs the number itself; what it gives where that is `shown`."""
 
-    def method(self: ReadNumber, *args: Any) -> Any:
+    def method(self: ReadNumber, *args: Any, **kwargs: Any) -> Any:
         if shown is None:
             raise DataDependentOutputException(name)
         return _shown(name, shown)

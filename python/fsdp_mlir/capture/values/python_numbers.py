@@ -26,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from ... import package
 from ...step.places import innermost, is_users
 from .kinds import own_modules
-from .python_floats import ReadNumber, as_number, is_number, read_value, takes_numbers
+from .python_floats import NumpyNumber, ReadNumber, as_number, is_number, read_value, takes_numbers
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -139,12 +139,17 @@ def _tensor_of(data: Any) -> Optional[torch.Tensor]:
     """The tensor that a number which is read is, or a list of numbers with one; None: other data."""
     if _is_counts(data):
         return _as_rows(data)
+    if isinstance(data, NumpyNumber):
+        return data.value.clone()
     if isinstance(data, ReadNumber):
         return torch.full((), data)
     is_numbers = isinstance(data, list) and all(map(is_number, data))
     if not is_numbers or not any(isinstance(number, ReadNumber) for number in data):
         return None
-    numbers = [torch.full((), number) for number in data]
+    numbers = [
+        _tensor_of(number) if isinstance(number, ReadNumber) else torch.full((), number)
+        for number in data
+    ]
     dtype = functools.reduce(torch.promote_types, (number.dtype for number in numbers))
     return torch.stack([number.to(dtype) for number in numbers])
 
