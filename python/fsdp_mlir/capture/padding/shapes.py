@@ -125,8 +125,8 @@ def _roll(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _pad(form: StaticForm, node: fx.Node) -> fx.Node:
-    """A value behind what counts, up to a length: `F.pad(rows, (0, 0, 0, longest - len(rows)))`. In front
-    it adds as many as the code says, or takes them away, as the gradient of that does."""
+    """A value behind what counts, up to a length: `F.pad(rows, (0, 0, 0, longest - len(rows)))`; or some
+    elements in front, as a token that stands before all others, whose gradient takes them away."""
     values = arguments_of(node)
     tensor, pads = values["self"], [form.size_of(pad) for pad in values["pad"]]
     ours, theirs = form.shape(tensor), form.shape(node)
@@ -137,11 +137,17 @@ def _pad(form: StaticForm, node: fx.Node) -> fx.Node:
         if all(isinstance(p, int) for p in pads[i : i + 2]) and isinstance(ours[dim], int):
             kept[i : i + 2] = pads[i : i + 2]
             continue
-        if not isinstance(pads[i], int):
-            raise form.refused(node, "it has as many elements in front as values say")
+        front = pads[i]
+        if not isinstance(front, int):
+            raise form.refused(node, "how many elements it has in front depends on values")
+        length = theirs[dim]
+        if not isinstance(length, int) and form.may_be_negative(length):  # it takes elements away
+            holds = form.call(aten.ge.Scalar, form.count(length), 0)
+            text = at_line(location(node), "a pad takes away more elements than there are")
+            result = form.check(holds, text, result)
         result = form.filled(result, values["value"], [dim])
-        kept[i] = pads[i]
-        kept[i + 1] = form.bound(theirs[dim]) - result.meta["val"].shape[dim] - pads[i]
+        behind = form.bound(length) - front - result.meta["val"].shape[dim]
+        kept[i : i + 2] = front, behind
     return form.call(aten.constant_pad_nd.default, result, kept, values["value"])
 
 
