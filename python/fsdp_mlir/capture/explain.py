@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import (
 )
 
 from ..errors import E, ExportError
-from ..step.dense import REMEDY
+from ..step.dense import COMPUTES, REMEDY
 from ..step.places import FRAME, PYTORCH, at_line, said_location
 from .graph.nodes import of_a_library
 from .state.without_values import ON_VALUES
@@ -64,7 +64,7 @@ _SCRIPT = (
     "the step's TorchScript code branches on the value of a tensor, or reads it as a number; use "
     "torch.where, and keep it a tensor"
 )
-_SPARSE = f"the step computes with a sparse tensor, and {REMEDY}"
+_SPARSE = f"{COMPUTES}, and {REMEDY}"
 _NUMPY = (
     "the step gives a tensor to NumPy, and no Python runs while a plan does; write it, and its "
     "gradient, by torch's operators, or compute it where batches are made"

@@ -42,7 +42,11 @@ from .operators.inverse_stft import eager_inverse_stft
 from .operators.library_defaults import choices_for_graphs, note_unchecked
 from .operators.region_pooling import tensor_code_of_torchvision
 from .operators.sequences import static_sequences
-from .operators.sparse import dense_gradients, gradients_through_to_dense
+from .operators.sparse import (
+    dense_gradients,
+    gradients_through_to_dense,
+    require_dense_constants,
+)
 from .operators.torchscript_code import plain_torchscript
 from .state.reached import Holder, Reached
 from .step_loss import ResultRefused, StepLoss
@@ -110,6 +114,7 @@ def capture(
         except ResultRefused as refused:
             raise refused.at_its_line(step) from None
     give_static_sizes(traced)
+    require_dense_constants(traced.module)
     require_one_dtype(traced.module.graph)
     if training:
         note_unchecked(traced.module.graph)

@@ -80,16 +80,22 @@ def edges() -> Tensor:
     return torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 2]]), torch.ones(2), (4, 4))
 
 
+OF_A_SCRIPT = edges()
+
+
 class Graph(nn.Module):
     def __init__(self, held: str) -> None:
         super().__init__()
         self.layer, self.held = nn.Linear(8, 3), held
         if held in ("coo", "csr"):
             self.register_buffer("edges", edges() if held == "coo" else edges().to_sparse_csr())
-        elif held != "made":
+        elif "attribute" in held:
             self.edges = edges() if held == "attribute" else edges().to_sparse_csr()
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.held.startswith("beside"):  # the model, as an adjacency that a script loads
+            held = OF_A_SCRIPT.to_dense() if "dense" in self.held else OF_A_SCRIPT
+            return torch.sparse.mm(held, self.layer(x))
         if self.held == "made":
             return torch.sparse.mm(edges(), self.layer(x))
         if self.held == "converted":
@@ -103,8 +109,10 @@ class Graph(nn.Module):
     [
         ("coo", r"the buffer edges is a sparse tensor \(sparse_coo\)"),
         ("csr", r"the buffer edges is a sparse tensor \(sparse_csr\)"),
-        ("attribute", "the step makes a sparse tensor"),
+        ("attribute", "the step computes with a sparse tensor"),
         ("csr attribute", "the step computes with a sparse tensor"),
+        ("beside", "the step computes with a sparse tensor"),
+        ("beside, dense in the step", "the step computes with a sparse tensor"),
         ("made", "the step computes with a sparse tensor"),
         ("converted", "the step (makes|computes with) a sparse tensor"),
     ],

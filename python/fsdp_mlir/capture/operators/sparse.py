@@ -8,9 +8,12 @@ from typing import Any, Callable, Iterator, Optional
 from unittest import mock
 
 import torch
+from torch import fx
 from torch._subclasses.functional_tensor import FunctionalTensor
 
-from ...errors import note
+from ...errors import E, note
+from ...step.dense import COMPUTES, REMEDY
+from ..graph.nodes import refusal
 from .eager_kernels import defined_as, python_kernels
 
 _aten = torch.ops.aten
@@ -30,6 +33,15 @@ def _dense(op: Any) -> Callable[..., torch.Tensor]:
             return op(*args[:place], False, *args[place + 1 :])
 
     return code
+
+
+def require_dense_constants(module: fx.GraphModule) -> None:
+    """Raises ExportError where the graph reads a sparse tensor that code has beside the model."""
+    for node in module.graph.nodes:
+        value = getattr(module, node.target, None) if node.op == "get_attr" else None
+        if isinstance(value, torch.Tensor) and value.layout != torch.strided:
+            reader = next(iter(node.users), node)
+            raise refusal(E.OPERATOR_REFUSED, reader, f"{COMPUTES}, and {REMEDY}")
 
 
 @contextlib.contextmanager
