@@ -214,9 +214,10 @@ def test_numbers_in_a_tensors_place(tmp_path: pathlib.Path) -> None:
     assert_same_as_eager(step, tmp_path)
 
 
-def test_subtraction_the_other_way_round(tmp_path: pathlib.Path) -> None:
+def test_what_torchscript_reads_as_another_operator(tmp_path: pathlib.Path) -> None:
     def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return (torch.rsub(model(x), x[:, :3], alpha=2.5) * (1 - x[:, 3:6])).mean()
+        other_way_round = torch.rsub(model(x), x[:, :3], alpha=2.5) * (1 - x[:, 3:6])
+        return (torch.linalg.pinv(model(x)) @ other_way_round).mean()
 
     assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 

@@ -22,6 +22,8 @@ def prepare(program: Program) -> None:
             continue
         if node.target is torch.ops.aten.rsub.Tensor:
             _swap_rsub(node)
+        if node.target is torch.ops.aten.linalg_pinv.atol_rtol_tensor:
+            _choose_pinv(node)
         if is_random(node.target):
             _give_generator(node)
         else:
@@ -47,6 +49,13 @@ def _swap_rsub(node: fx.Node) -> None:
     node.target = torch.ops.aten.sub.Tensor
     node.args = (arguments["other"], arguments["self"])
     node.kwargs = {"alpha": arguments["alpha"]}
+
+
+def _choose_pinv(node: fx.Node) -> None:
+    """Without tolerances TorchScript reads the overload of numbers, which calls that of tensors."""
+    arguments = arguments_of(node)
+    if arguments["atol"] is None and arguments["rtol"] is None:
+        node.target = torch.ops.aten.linalg_pinv.atol_rtol_float
 
 
 def _has_generator(op: Any) -> bool:
