@@ -60,6 +60,14 @@ _COUNTS = (
     "how many counts torch.bincount gives depends on values; give it minlength, a number above all "
     "that are counted"
 )
+_LEAST_SQUARES = (
+    "torch.linalg.lstsq gives residuals of a size that depends on values; take the solution as "
+    "torch.linalg.pinv(A) @ B"
+)
+_SIZED_BY_VALUES = {
+    torch.ops.aten.bincount.default: _COUNTS,
+    torch.ops.aten.linalg_lstsq.default: _LEAST_SQUARES,
+}
 _SCRIPT = (
     "the step's TorchScript code branches on the value of a tensor, or reads it as a number; use "
     "torch.where, and keep it a tensor"
@@ -97,6 +105,10 @@ _DEVICES = (
     "the device of an input (device=x.device), leave out .cuda(), and make what the model has beside "
     "its parameters a buffer"
 )
+_NO_GRADIENT = (
+    "the step takes the gradient of a tensor that requires none, as in one turn what the parameters of "
+    "another compute; give that one by tensor.detach().requires_grad_()"
+)
 _NOTHING = (
     "the step computes nothing that can be captured; check that the loss depends on its inputs and on "
     "the model"
@@ -116,6 +128,12 @@ _SIGNS = (
         re.compile(r"(two different devices|on the same device).*cuda"),
         E.OPERATOR_REFUSED,
         _DEVICES,
+    ),
+    (
+        "step",
+        re.compile("One of the differentiated Tensors does not require grad"),
+        E.OPERATOR_REFUSED,
+        _NO_GRADIENT,
     ),
     (
         "step",
@@ -238,8 +256,8 @@ def _asked_for_values(error: Exception, own: Optional[Exception], line: str) -> 
         if isinstance(own, ON_VALUES) and f"in {name}\n" in _trace(own):
             reason = f"{name} reads values of the batch in Python; {remedy}"
             return Refusal(E.VALUE_DEPENDENT, line, reason)
-    if isinstance(own, DynamicOutputShapeException) and own.func is torch.ops.aten.bincount.default:
-        return Refusal(E.VALUE_DEPENDENT, line, _COUNTS)
+    if isinstance(own, DynamicOutputShapeException) and own.func in _SIZED_BY_VALUES:
+        return Refusal(E.VALUE_DEPENDENT, line, _SIZED_BY_VALUES[own.func])
     if isinstance(own, DataDependentOutputException) and own.func is torch.ops.aten.equal.default:
         return Refusal(E.VALUE_DEPENDENT, line, _EQUAL)
     reader = _pytorchs_reader(_trace(own or error))

@@ -95,6 +95,14 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x.t())
 
 
+def takes_a_gradient_of_data(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return torch.autograd.grad(layer(x).sum(), x, create_graph=True)[0]
+
+
+def solves(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return layer(x) @ torch.linalg.lstsq(layer(x).detach(), x).solution
+
+
 def casts_a_module(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer.double()(x.double())
 
@@ -112,6 +120,8 @@ def casts_a_module(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (higher_order, "uses a higher-order op (cond)"),
         (indexes_by_bytes, "a mask of bytes; make it one of booleans, as mask.bool() does"),
         (indexes_by_a_list, "an index that is a list of tensors, make one tensor by torch.stack"),
+        (takes_a_gradient_of_data, "give that one by tensor.detach().requires_grad_()"),
+        (solves, "take the solution as torch.linalg.pinv(A) @ B"),
         (raises, "the step raises RuntimeError: "),
         (casts_a_module, "gives the parameters of a Linear another dtype or device; do so before"),
     ],
