@@ -35,7 +35,8 @@ class Place:
     @property
     def identity(self) -> tuple[int, Any]:
         """Equal for places that are one."""
-        return id(getattr(self.table, "cell", self.table)), self.key
+        is_ours = isinstance(self.table, (Attributes, Slots))
+        return id(self.table.cell if is_ours else self.table), self.key
 
     @property
     def whole(self) -> Place:
