@@ -124,6 +124,7 @@ def filled_up(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     rows = model.layer(x[m])
     whole = F.pad(rows, (0, 0, 0, ROWS - rows.shape[0]), value=0.5)
     both = torch.nn.utils.rnn.pad_sequence([rows.tanh(), model.layer(x[y > 0])], padding_value=0.5)
+    rows = rows + rows.detach().new(len(rows), 1).zero_()
     first = F.pad(rows, (0, 0, 2, 0), value=0.5)  # as a token before all others
     ahead = first.sin().mean()
     fewer = F.pad(F.pad(first, (0, 0, -1, 0)), (0, 0, 1, 3), value=-1.0)

@@ -49,7 +49,7 @@ _POINTWISE = frozenset(
     leaky_relu_backward lift_fresh_copy log_sigmoid_backward log_sigmoid_forward masked_fill
     mish_backward native_dropout ones_like polar rand_like randint_like randn_like real
     resolve_conj resolve_neg rrelu_with_noise rsub softplus_backward softshrink_backward
-    view_as_complex view_as_real where zeros_like""".split()
+    view_as_complex view_as_real where zero zeros_like""".split()
 )
 _DIVISIONS = frozenset("div divide floor_divide fmod remainder".split())
 # Sizes among the arguments say how large the result is, and nothing else.
