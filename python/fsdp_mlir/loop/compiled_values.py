@@ -82,8 +82,8 @@ class _ReadBy:
             return place.key in self._names
         if id(place.table) in self._tables:
             return (id(place.table), place.key) in self._variables
-        owner = getattr(place.table, "cell", None)  # a variable's cell, or a class
-        return place.key == "cell_contents" or (inspect.isclass(owner) and place.key in self._names)
+        of_class = inspect.isclass(place.holder) and place.key in self._names
+        return place.key == "cell_contents" or of_class
 
 
 def _reader(place: Place) -> Read:

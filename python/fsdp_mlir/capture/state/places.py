@@ -35,8 +35,13 @@ class Place:
     @property
     def identity(self) -> tuple[int, Any]:
         """Equal for places that are one."""
+        return id(self.holder), self.key
+
+    @property
+    def holder(self) -> Any:
+        """What has the value: the table, or the class, the cell or the object that it is of."""
         is_ours = isinstance(self.table, (Attributes, Slots))
-        return id(self.table.cell if is_ours else self.table), self.key
+        return self.table.cell if is_ours else self.table
 
     @property
     def whole(self) -> Place:
