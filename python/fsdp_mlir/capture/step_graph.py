@@ -29,6 +29,7 @@ from .graph.memory_orders import hold_row_major
 from .graph.product_dtypes import require_one_dtype
 from .graph.program import Program
 from .graph.same_graph import first_difference
+from .graph.unused_draws import unused_draws_noted
 from .mixed_precision import MixedPrecision
 from .operators.activation_checkpoints import forwards_in_checkpoints
 from .operators.autocast import autocast_of_the_cpu
@@ -104,7 +105,8 @@ def capture(
             counts_of_known_size(),
             autocast_of_the_cpu(),
         )
-        for context in (*ways, *kernels, choices_for_graphs(step.model), no_side_effects()):
+        of_all = choices_for_graphs(step.model), no_side_effects(), unused_draws_noted()
+        for context in (*ways, *kernels, *of_all):
             stack.enter_context(context)
         samples = None if outputs is None else step.batch_size
         trace = functools.partial(traced_step, wrapper, inputs, names, fake_mode, samples)

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import assert_same_as_eager, classify
+from exporting import assert_same_as_eager, classify, export
 from torch import nn
 
 
@@ -104,3 +104,15 @@ def test_random_ops_without_a_generator(tmp_path: pathlib.Path) -> None:
     for node in exported.program()["nodes"]:
         if node["op"].removeprefix("aten::") in random:
             assert "generator" in node["overload"]
+
+
+def test_a_draw_that_nothing_is_computed_of_is_a_note(tmp_path: pathlib.Path) -> None:
+    """As in a last layer whose second result nobody reads: eager mode draws for it, a plan does not."""
+
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        F.dropout(x, 0.5)
+        return F.dropout(model(x), 0.5).mean()
+
+    place = f"test_random_ops.py:{loss.__code__.co_firstlineno + 1}: "
+    (said,) = export(classify(nn.Linear(8, 3), loss=loss), tmp_path).notes
+    assert said.startswith(f"{place}the step draws random numbers that nothing is computed of")
