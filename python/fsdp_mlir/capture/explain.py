@@ -106,8 +106,8 @@ _DEVICES = (
     "its parameters a buffer"
 )
 _NO_GRADIENT = (
-    "the step takes the gradient of a tensor that requires none, as in one turn what the parameters of "
-    "another compute; give that one by tensor.detach().requires_grad_()"
+    "the step takes the gradient of a tensor that requires none, as in one turn what the parameters "
+    "of another compute; give that one by tensor.detach().requires_grad_()"
 )
 _NOTHING = (
     "the step computes nothing that can be captured; check that the loss depends on its inputs and on "

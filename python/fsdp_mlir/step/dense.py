@@ -11,8 +11,8 @@ from .places import in_short, is_users
 
 COMPUTES = "the step computes with a sparse tensor"
 REMEDY = (
-    "plans have dense ones alone; make it dense before the step (edges.to_dense()), or keep rows, columns "
-    "and values as dense tensors, and multiply by "
+    "plans have dense ones alone; make it dense before the step (edges.to_dense()), or keep rows, "
+    "columns and values as dense tensors, and multiply by "
     "x.new_zeros(count, x.shape[1]).index_add(0, rows, values[:, None] * x[columns])"
 )
 

@@ -107,7 +107,7 @@ def test_random_ops_without_a_generator(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_draw_that_nothing_is_computed_of_is_a_note(tmp_path: pathlib.Path) -> None:
-    """As in a last layer whose second result nobody reads: eager mode draws for it, a plan does not."""
+    """As in a last layer whose second result nobody reads: eager mode draws for it."""
 
     def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         F.dropout(x, 0.5)

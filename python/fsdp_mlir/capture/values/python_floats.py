@@ -174,8 +174,8 @@ def _is_numpys(value: Any) -> bool:
 
 
 def _fits_numpy(value: Any) -> bool:
-    """Whether NumPy computes with `value` as with a number of 64 bits. It compares one of its own as an
-    array without dimensions."""
+    """Whether NumPy computes with `value` as with a number of 64 bits. It compares one of its own as
+    an array without dimensions."""
     if isinstance(value, _OF_NUMPY):
         return value.ndim == 0 and value.dtype in (numpy.float64, numpy.int64)
     return is_number(value)
