@@ -290,6 +290,17 @@ AssignUnits::keepUnits(ModuleOp module, ArrayRef<StateOp> byUse,
   return success();
 }
 
+/// A unit whose parameters have no elements has nothing to gather: they go to
+/// the root, where others are gathered with them.
+static void leaveEmptyUnits(llvm::MapVector<StateOp, std::string> &owner) {
+  llvm::StringMap<int64_t> sizes;
+  for (auto &[parameter, unit] : owner)
+    sizes[unit] += getTensorBytes(StateOp(parameter).getTensorType());
+  for (auto &[parameter, unit] : owner)
+    if (sizes[unit] == 0)
+      unit = "";
+}
+
 LogicalResult AssignUnits::assign(ModuleOp module) {
   auto step = module.lookupSymbol<func::FuncOp>(plan::stepProgramName);
   if (!step || step.isDeclaration())
@@ -333,6 +344,8 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
     }
   }
 
+  if (named.empty() || named.contains(""))
+    leaveEmptyUnits(owner);
   llvm::MapVector<StringRef, std::pair<int64_t, int64_t>> totals;
   OpBuilder builder(&getContext());
   for (auto &[parameter, unit] : owner) {

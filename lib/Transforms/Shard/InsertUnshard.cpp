@@ -68,8 +68,11 @@ private:
   LogicalResult checkRanks(ModuleOp module);
   void readOwn(OpOperand &use, const SymbolTable &table);
   void repeatForBackward(OpOperand &use, const SymbolTable &table);
-  /// What the unit says itself wins over the option.
+  /// What the unit says itself wins over the option. What has no elements has
+  /// no memory to give back, and nothing to gather again.
   bool reshards(StateOp state) {
+    if (state.getTensorType().getNumElements() == 0)
+      return false;
     UnitOp unit = units.lookup(*state.getUnit());
     if (unit && unit.getReshard())
       return *unit.getReshard();

@@ -266,6 +266,9 @@ OTHERS: dict[str, Callable[[], Entry]] = {
     "pairwise-distance": lambda: _rows(
         nn.PairwiseDistance(), lambda m, x: x * m(x, x.roll(1, 1)).unsqueeze(-1)
     ),
+    "no-elements": lambda: _rows(
+        nn.Sequential(nn.Linear(WIDTH, 2), nn.Linear(2, 0), nn.Linear(0, WIDTH))
+    ),
     "unflatten": lambda: _rows(nn.Sequential(nn.Unflatten(-1, (3, 4)), nn.Flatten(-2))),
     "adaptive-softmax": _adaptive,
     "ctc": _ctc,

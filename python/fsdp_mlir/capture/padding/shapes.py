@@ -126,7 +126,8 @@ def _roll(form: StaticForm, node: fx.Node) -> fx.Node:
 
 def _pad(form: StaticForm, node: fx.Node) -> fx.Node:
     """A value behind what counts, up to a length: `F.pad(rows, (0, 0, 0, longest - len(rows)))`; or
-    some elements in front, as a token that stands before all others, whose gradient takes them away."""
+    some elements in front, as a token that stands before all others, whose gradient takes them away.
+    """
     values = arguments_of(node)
     tensor, pads = values["self"], [form.size_of(pad) for pad in values["pad"]]
     ours, theirs = form.shape(tensor), form.shape(node)
