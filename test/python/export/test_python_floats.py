@@ -53,6 +53,7 @@ CASES: dict[str, Callable[[Tensor, float], Tensor]] = {
     - int(-9 * lam),
     "powers": lambda y, lam: y * lam**2,
     "functions": lambda y, lam: y * math.cos(math.pi * lam) + math.exp(-lam / 3) * math.sqrt(lam),
+    "numpys": lambda y, lam: y * np.sqrt(lam) + y.square() * (np.float64(0.3) * lam),
     "in-place": writes_in_place,
     "new-tensors": lambda y, lam: y + torch.full((3,), lam) * torch.tensor([lam, 1, 2]),
     "bounds": lambda y, lam: y.clamp(-lam, 0.9).masked_fill(y > 1, lam)
@@ -107,8 +108,8 @@ REFUSED: dict[str, Callable[[Tensor, Any], Tensor]] = {
     "base": lambda y, lam: lam**y,
     "alpha": lambda y, lam: torch.add(y, y, alpha=lam),
     "text": lambda y, lam: y * len(f"{lam:.3f}"),
-    "root": lambda y, lam: y * np.sqrt(lam),
-    "numpys": lambda y, lam: y * (np.float64(0.3) * lam),
+    "root": lambda y, lam: y * np.cbrt(lam),
+    "numpys": lambda y, lam: y * (np.float32(0.3) * lam),
     "method": lambda y, lam: y * lam.is_integer(),
     "keyword": lambda y, lam: F.dropout(y, p=lam),
     "larger-of-tensors": lambda y, lam: y * max(lam, y.sum()),

@@ -40,8 +40,7 @@ class Place:
     @property
     def holder(self) -> Any:
         """What has the value: the table, or the class, the cell or the object that it is of."""
-        is_ours = isinstance(self.table, (Attributes, Slots))
-        return self.table.cell if is_ours else self.table
+        return self.table.cell if isinstance(self.table, OwnTable) else self.table
 
     @property
     def whole(self) -> Place:
@@ -65,7 +64,13 @@ class Place:
             self.table.pop(self.key, None)
 
 
-class Attributes(dict):
+class OwnTable(dict):
+    """A table for what something else than a dict holds: `cell`."""
+
+    cell: Any
+
+
+class Attributes(OwnTable):
     """Attributes of a class, or of the cell of a variable, as a table."""
 
     def __init__(self, owner: Any) -> None:
@@ -84,7 +89,7 @@ class Attributes(dict):
         delattr(self.cell, key)
 
 
-class Slots(dict):
+class Slots(OwnTable):
     """What an object has in the slots of a class of its own, as a table: what the class makes of names,
     as frozen ones and properties do, is left aside."""
 
@@ -105,7 +110,7 @@ class Slots(dict):
         self._slots[key].__delete__(self.cell)
 
 
-class Held(dict):
+class Held(OwnTable):
     """A container that something else than a name holds, as a table of it alone."""
 
     def __init__(self, container: Any) -> None:
