@@ -269,11 +269,9 @@ def _asked_for_values(error: Exception, own: Optional[Exception], line: str) -> 
         if sign in met:
             return Refusal(E.VALUE_DEPENDENT, line, remedy)
     if isinstance(own, DynamicOutputShapeException) and "data-dependent expression" in text:
-        line = said_location(text) or said_location(_trace(error)) or line
-        return Refusal(E.VALUE_DEPENDENT, line, _SIZE)
+        return Refusal(E.VALUE_DEPENDENT, _where_asked(error) or line, _SIZE)
     if "Could not extract specialized integer" in text:
-        line = said_location(text) or said_location(_trace(error)) or line
-        return Refusal(E.VALUE_DEPENDENT, line, _AS_INTEGER)
+        return Refusal(E.VALUE_DEPENDENT, _where_asked(error) or line, _AS_INTEGER)
     if isinstance(own or error, DynamicOutputShapeException):
         return Refusal(E.VALUE_DEPENDENT, line, _SHAPE)
     if isinstance(own or error, DataDependentOutputException):
@@ -282,6 +280,11 @@ def _asked_for_values(error: Exception, own: Optional[Exception], line: str) -> 
     if "data-dependent expression" in text or "unbacked symbols" in text:
         return Refusal(E.VALUE_DEPENDENT, line, _BRANCH)
     return None
+
+
+def _where_asked(error: Exception) -> str:
+    """The user's line that asks for a size, or ""."""
+    return said_location(str(error)) or said_location(_trace(error))
 
 
 def _said_by_capture(text: str, line: str) -> Refusal:

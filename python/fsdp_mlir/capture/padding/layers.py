@@ -12,14 +12,14 @@ from torch import fx
 from ...step.places import at_line
 from ..graph.nodes import arguments_of, location
 from .static_form import Rule, StaticForm, aten
-from .sums import number_of
+from .sums import apart_from, mean_of, number_of
 
 
 def _with_zeros(
     form: StaticForm, node: fx.Node, names: Sequence[str], apart: int, first: int = 0
 ) -> dict[str, fx.Node]:
-    """The named operands with zeros for padding along dimensions from `first` on, among which `apart` has
-    none."""
+    """The named operands, with zeros for padding along dimensions from `first` on. None of them may have
+    padding along `apart`."""
     values = arguments_of(node)
     if any(apart in form.padded(values[name]) for name in names):
         raise form.refused(
@@ -76,7 +76,8 @@ class _Channels:
     """What batch normalization computes of each channel of `tensor`, whose elements count in part.
 
     Attributes:
-        number: how many elements of a channel count.
+        dims: those along which a channel's elements lie.
+        number: how many of them count.
     """
 
     def __init__(self, form: StaticForm, node: fx.Node, tensor: fx.Node) -> None:
@@ -84,32 +85,23 @@ class _Channels:
             raise form.refused(node, "values say how many channels there are")
         self._form = form
         self._shape = form.shape(tensor)
-        self._rank = len(self._shape)
-        self._dims = [dim for dim in range(self._rank) if dim != 1]
-        self.number = form.count(number_of(form, tensor, self._dims))
+        self.dims = [dim for dim in range(len(self._shape)) if dim != 1]
+        self.number = form.count(number_of(form, tensor, self.dims))
 
-    def filled(self, tensor: fx.Node) -> fx.Node:
-        """`tensor`, of the shape of all, in float32 at least, and with zeros for padding."""
+    def widened(self, tensor: fx.Node) -> fx.Node:
+        """`tensor`, of the shape of all, in float32 at least."""
         dtype = torch.promote_types(tensor.meta["val"].dtype, torch.float32)
         tensor = self._form.call(aten._to_copy.default, tensor, dtype=dtype)
         self._form.note(tensor, self._shape)
-        return self._form.filled(tensor, 0)
+        return tensor
 
     def sum(self, tensor: fx.Node) -> fx.Node:
-        """That of each channel's elements in a filled tensor."""
-        return self._form.call(aten.sum.dim_IntList, tensor, self._dims)
-
-    def mean(self, tensor: fx.Node) -> fx.Node:
-        return self._form.call(aten.div.Tensor, self.sum(tensor), self.number)
+        """That of each channel's elements, where padding is zero."""
+        return self._form.call(aten.sum.dim_IntList, tensor, self.dims)
 
     def over(self, vector: fx.Node) -> fx.Node:
         """A number of each channel beside all elements."""
-        return self._form.along(vector, 1, self._rank)
-
-    def normalized(self, tensor: fx.Node, mean: fx.Node, scale: fx.Node) -> fx.Node:
-        call = self._form.call
-        apart = call(aten.sub.Tensor, tensor, self.over(mean))
-        return self.filled(call(aten.mul.Tensor, apart, self.over(scale)))
+        return self._form.along(vector, 1, len(self._shape))
 
 
 def _batch_norm(form: StaticForm, node: fx.Node) -> Any:
@@ -118,11 +110,12 @@ def _batch_norm(form: StaticForm, node: fx.Node) -> Any:
     call, channels = form.call, _Channels(form, node, values["input"])
     if not values.get("training"):  # then each element is normalized by what is known
         return form.again(node)
-    tensor = channels.filled(values["input"])
-    mean = channels.mean(tensor)
-    one = call(aten.ones_like.default, mean)
-    apart = channels.normalized(tensor, mean, one)
-    variance = channels.mean(call(aten.mul.Tensor, apart, apart))
+    tensor = channels.widened(values["input"])
+    mean = mean_of(form, tensor, channels.dims)
+    apart = apart_from(form, tensor, mean, channels.dims)
+    mean = call(aten.squeeze.dims, mean, channels.dims)
+    squares = channels.sum(call(aten.mul.Tensor, apart, apart))
+    variance = call(aten.div.Tensor, squares, channels.number)
     scale = call(aten.rsqrt.default, call(aten.add.Scalar, variance, values["eps"]))
     result = call(aten.mul.Tensor, apart, channels.over(scale))
     for op, name in ((aten.mul.Tensor, "weight"), (aten.add.Tensor, "bias")):
@@ -146,8 +139,10 @@ def _batch_norm_backward(form: StaticForm, node: fx.Node) -> Any:
     if not values["train"]:
         mean, variance = values["running_mean"], values["running_var"]
         scale = call(aten.rsqrt.default, call(aten.add.Scalar, variance, values["eps"]))
-    given = channels.filled(values["grad_out"])
-    normalized = channels.normalized(channels.filled(values["input"]), mean, scale)
+    given = form.filled(channels.widened(values["grad_out"]), 0)
+    tensor = channels.widened(values["input"])
+    apart = apart_from(form, tensor, channels.over(mean), channels.dims)
+    normalized = call(aten.mul.Tensor, apart, channels.over(scale))
     of_bias = channels.sum(given)
     of_weight = channels.sum(call(aten.mul.Tensor, given, normalized))
     of_input = given

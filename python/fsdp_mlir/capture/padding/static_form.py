@@ -58,6 +58,7 @@ class StaticForm:
         needed: what must hold for the step to be this one, with what to say where it does not.
         selected: where a mask holds, and for how many elements, by the mask and the length.
         settled_parts: which slices have a size that has been settled, as a slice of a size and its places.
+        moved: where a view finds its elements, by the sizes that it takes together or apart (`views`).
         places_within: tensors of places, with sizes of dimensions that have these places.
         mask_sizes: how many elements the step takes a mask to hold for.
         line: the call in front of which new ones are inserted.
@@ -73,6 +74,7 @@ class StaticForm:
         self.selected: dict[tuple[fx.Node, int], tuple[fx.Node, fx.Node]] = {}
         self.mask_sizes: dict[fx.Node, Size] = {}
         self.settled_parts: set[Any] = set()
+        self.moved: dict[tuple[tuple[Size, ...], tuple[Size, ...]], fx.Node] = {}
         self.places_within: dict[fx.Node, tuple[Size, ...]] = {}
         self._lengths_of_parts: dict[Any, sympy.Integer] = {}
         self._room: dict[Size, int] = {}
@@ -98,8 +100,8 @@ class StaticForm:
 
     def _note_part(self, node: fx.Node) -> None:
         """Notes that a part is as long as the same part of such a tensor elsewhere, which the code needs
-        to have a number of elements. Capture gives each time another name to its size. And notes how
-        many elements there are where a number says which is the last."""
+        to have a number of elements. Capture gives each time another name to its size. Where a number
+        ends the part, notes how many elements the tensor has there."""
         tensor, dim, *places = node.args
         size = self._simplified(node.meta["val"].shape[dim])
         whole, *given = self.shape(tensor)[dim], *map(self.size_of, places)
@@ -194,8 +196,8 @@ class StaticForm:
         return max(0, int(bound_sympy(size, ranges).upper))
 
     def _take_room(self, symbol: sympy.Symbol) -> None:
-        """Takes a number to be no larger than what it is an end in elsewhere in the step, as `longest` of
-        `x[:, :longest]` is."""
+        """Takes a number that ends a part of a tensor elsewhere (`x[:, :longest]`) to be no larger than the
+        tensor is there; the step checks that."""
         origin = self.origins.get(symbol)
         where = origin.where if origin else location(self.line)
         if symbol not in self._room or symbol not in self.counts:

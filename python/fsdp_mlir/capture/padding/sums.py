@@ -99,6 +99,19 @@ def number_of(form: StaticForm, tensor: fx.Node, dims: Sequence[int]) -> Size:
     return sympy.simplify(sympy.prod([form.shape(tensor)[d] for d in dims]))
 
 
+def mean_of(form: StaticForm, tensor: fx.Node, dims: Sequence[int]) -> fx.Node:
+    """That of what counts along `dims`, which have size 1 then."""
+    whole = form.call(aten.sum.dim_IntList, form.filled(tensor, 0, dims), dims, True)
+    return form.call(aten.div.Tensor, whole, form.count(number_of(form, tensor, dims)))
+
+
+def apart_from(form: StaticForm, tensor: fx.Node, mean: fx.Node, dims: Sequence[int]) -> fx.Node:
+    """How far each element is from its mean along `dims`: zero for padding."""
+    apart = form.call(aten.sub.Tensor, tensor, mean)
+    form.note(apart, form.shape(tensor))
+    return form.filled(apart, 0, dims)
+
+
 @_over_padding
 def _mean(form: StaticForm, node: fx.Node, values: dict[str, Any], dims: list[int]) -> fx.Node:
     """The sum of what counts, divided by how many count."""
@@ -123,11 +136,8 @@ def _variance(form: StaticForm, node: fx.Node, values: dict[str, Any], dims: lis
     correction = 1 if values["correction"] is None else values["correction"]
     keep = values["keepdim"]
     number = form.count(number_of(form, tensor, dims))
-    whole = form.call(aten.sum.dim_IntList, form.filled(tensor, 0, dims), dims, True)
-    mean = form.call(aten.div.Tensor, whole, number)
-    apart = form.call(aten.sub.Tensor, tensor, mean)
-    form.note(apart, form.shape(tensor))
-    apart = form.filled(apart, 0, dims)
+    mean = mean_of(form, tensor, dims)
+    apart = apart_from(form, tensor, mean, dims)
     squares = form.call(aten.mul.Tensor, apart, apart)
     # As PyTorch does, nothing less than zero divides.
     freedom = form.call(aten.clamp_min.default, form.call(aten.sub.Scalar, number, correction), 0)

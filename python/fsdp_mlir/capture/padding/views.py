@@ -16,8 +16,8 @@ _Sizes = Sequence[Size]
 
 def _view(form: StaticForm, node: fx.Node) -> fx.Node:
     """A view keeps what counts in front where padding is along the first of the sizes that are taken
-    together, or taken apart. Elsewhere it would stand between the elements that count, as between
-    the rows of a batch that is cut to its longest sample: these are moved."""
+    together, or taken apart. Elsewhere padding would stand between elements that count, as between the
+    samples of a batch that is cut to its longest one, so these are moved."""
     tensor = arguments_of(node)["self"]
     groups = list(_groups(form, form.shape(tensor), form.shape(node)))
     if any(map(_has_padding_within, groups)):
@@ -70,13 +70,20 @@ def _moved(form: StaticForm, tensor: fx.Node, groups: Sequence[tuple[_Sizes, _Si
     tensor = form.call(aten.reshape.default, tensor, shape)
     for dim, (before, after) in enumerate(groups):
         if _has_padding_within((before, after)):
-            # Eager mode numbers the elements that count, and no others.
-            bounds = [form.bound(size) for size in after]
-            places = form.call(aten.arange.default, int(sympy.prod(bounds)), device="cpu")
-            number = _number(form, _places(form, places, bounds), after)
-            places = _number(form, _places(form, number, before), list(map(form.bound, before)))
-            tensor = form.call(aten.index_select.default, tensor, dim, places)
+            key = tuple(before), tuple(after)
+            if key not in form.moved:  # once for all views of a step: each linear layer has two
+                form.moved[key] = _places_before(form, before, after)
+            tensor = form.call(aten.index_select.default, tensor, dim, form.moved[key])
     return tensor
+
+
+def _places_before(form: StaticForm, before: _Sizes, after: _Sizes) -> fx.Node:
+    """For each place among sizes `after`, padding's too, that of the same element among `before`. Eager
+    mode numbers the elements that count, and no others."""
+    bounds = [form.bound(size) for size in after]
+    places = form.places(int(sympy.prod(bounds)))
+    number = _number(form, _places(form, places, bounds), after)
+    return _number(form, _places(form, number, before), [form.bound(size) for size in before])
 
 
 def _places(form: StaticForm, number: fx.Node, sizes: _Sizes) -> list[fx.Node]:
