@@ -90,6 +90,27 @@ def _refuse_hook(effects: Any, tensor: Any, *args: Any) -> None:
     )
 
 
+def _refuse_draw(*args: Any) -> None:
+    torch._dynamo.exc.unimplemented(
+        gb_type="random number of Python's",
+        context="",
+        explanation="Dynamo would draw one number for all steps.",
+        hints=[],
+    )
+
+
+@contextlib.contextmanager
+def _no_draws() -> Iterator[None]:
+    """Within it, Dynamo does not follow code that draws random numbers from Python's generators, which
+    it does for some of them."""
+    variables = torch._dynamo.variables
+    with (
+        mock.patch.object(variables.misc, "call_random_fn", _refuse_draw),
+        mock.patch.object(variables.user_defined, "call_random_fn", _refuse_draw),
+    ):
+        yield
+
+
 def _functions_unnamed() -> Any:
     """Within it, Dynamo names no function in the lines of a log that nobody asks for: it would read
     every file of the model, and of PyTorch, token by token."""
@@ -106,6 +127,7 @@ def capture_settings() -> Iterator[None]:
     hooks = mock.patch.object(torch._dynamo.side_effects.SideEffects, "register_hook", _refuse_hook)
     with (
         hooks,
+        _no_draws(),
         _functions_unnamed(),
         torch._dynamo.config.patch(
             ignore_logging_functions=methods | {print, warnings.warn},

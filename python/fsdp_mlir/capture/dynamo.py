@@ -17,7 +17,7 @@ from ..package import is_local
 from ..step.names import StateNames
 from .context import capture_settings
 from .graph.memory_orders import without_gaps
-from .graph.nodes import refused_higher_order, state_of
+from .graph.nodes import location, refused_higher_order, state_of
 from .lost_output import named_where_run
 from .operators.autocast import check_autocast
 from .state.late_decisions import numbers_to_keep
@@ -26,6 +26,7 @@ from .state.reached import Reached
 from .state.replaced_buffers import NeedsCopies
 from .state.trials import Trials
 from .state.without_values import raised_by_step
+from .values.drawn_by_torch import note_drawn
 from .values.python_floats import as_number
 from .values.value_checks import AnyNumber
 
@@ -57,6 +58,7 @@ def follow(
             raise NotFollowed("it computes with numbers that it changes")
         warn_changed(changed, is_seen=trials.leave_something and kept is not None)
     check_autocast(forward)
+    _note_draws(forward)
     _read_numbers(forward)
     return _name_states(forward, inputs, names)
 
@@ -146,6 +148,15 @@ def _changed_state(message: str) -> Iterator[str]:
             if is_local(file):
                 # Of a variable that the step sets (`global count`) the module alone is told.
                 yield found[2] or f"a global variable of {os.path.basename(file)}"
+
+
+def _note_draws(forward: fx.GraphModule) -> None:
+    """Says where the code draws random numbers from NumPy, for whose functions Dynamo has torch's."""
+    for module in forward.modules():
+        for node in getattr(module, "graph", fx.Graph()).nodes:
+            function = getattr(node.target, "f", None)
+            if getattr(function, "__module__", None) == torch._numpy.random.__name__:
+                note_drawn(location(node))
 
 
 def _read_numbers(forward: fx.GraphModule) -> None:

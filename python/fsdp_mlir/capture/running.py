@@ -25,10 +25,12 @@ from .graph.known_values import is_factory, known_value
 from .graph.nodes import first_user, refusal
 from .graph.same_graph import first_difference
 from .state.frozen_in_step import FrozenInStep
+from .state.generators import Generators
 from .state.late_decisions import numbers_to_keep
 from .state.own_states import OwnStates
 from .state.places import Place
 from .state.python_state import PythonState, warn_changed
+from .state.reached import Reached
 from .state.replaced_buffers import DataAssigned, NeedsCopies
 from .state.trials import Trials
 from .state.what_matters import (
@@ -39,7 +41,7 @@ from .state.what_matters import (
     what_matters,
 )
 from .values.decisions import asked, note_state
-from .values.python_draws import python_generators, where_drawn
+from .values.drawn_by_torch import left_undrawn
 from .values.value_checks import passed_checks
 
 _aten = torch.ops.aten
@@ -198,7 +200,7 @@ def run_and_differentiate(
         finally:
             step.put_back()
 
-    before = python_generators()
+    generators = Generators(Reached(step._loss).places)
     # Differentiating runs it more than once: each time from where a first step begins.
     step.begin = state.restore
     if step.kept:
@@ -227,16 +229,14 @@ def run_and_differentiate(
     state.settle_numbers()
     step.begin, step.frozen = PythonState(step._loss).restore, step.left_frozen
     second = run()
-    if python_generators() != before:
-        raise ExportError(
-            E.PYTHON_STATE,
-            at_line(
-                where_drawn(run),
-                "the step draws random numbers from Python or NumPy, of which each step would get the "
-                "same; draw them with torch, and give a library's module such a function in the place of "
-                "its own (library.random = lambda: torch.rand(()).item())",
-            ),
+    if (generator := generators.drawn_from()) is not None:
+        what = (
+            f"the step draws random numbers from {generator}, of which each step would get the same; draw "
+            "them with torch, or by another function of random or numpy.random, and give a library's "
+            "module such a function in the place of its own (library.random = lambda: "
+            "torch.rand(()).item())"
         )
+        raise ExportError(E.PYTHON_STATE, at_line(left_undrawn(), what))
     if numbers and first_difference(first.graph, second.graph) is not None:
         keep_numbers(numbers, trials)
     _check_same(first, second, changed)

@@ -95,6 +95,11 @@ def line_of(frame: Optional[FrameType]) -> str:
     return "" if frame is None else in_short(frame.f_code.co_filename, frame.f_lineno)
 
 
+def said_line(frame: Optional[FrameType]) -> str:
+    """The line of a frame as messages have it (`said_location`), or "" of None."""
+    return "" if frame is None else said_location(trace_of(frame))
+
+
 def trace_of(frame: FrameType) -> str:
     """A frame's text in a trace, after the user's own line that led to it."""
     frames = dict.fromkeys(filter(None, (innermost(frame, package.is_local), frame)))

@@ -51,8 +51,8 @@ def slices_by_value(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 
 def gives_numpy_a_rate(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    return layer(x) * np.random.poisson(
-        x.square().mean().item()
+    return layer(x) * np.random.zipf(
+        2 + x.square().mean().item()
     )  # by compiled code, which has lines too
 
 
@@ -144,7 +144,7 @@ def repeats(x):
     while x.sum() > 0:
         x = x - 1
     return x
-def draws(x): return x * random.random()
+def draws(x): return x * random.triangular(0, 1)
 """
 
 

@@ -3,7 +3,6 @@ the code decides must be the same each time."""
 
 import contextlib
 import pathlib
-import random
 import threading
 from typing import Any, Callable
 
@@ -85,32 +84,6 @@ def test_python_state_that_decides() -> None:
                 return y if self.calls % 2 else y.relu()
 
     assert_trains_as_eager(lambda: Alternates(8, 3))
-
-
-# As `from random import randint` binds it, before a capture looks for draws.
-RANDINT = random.randint
-
-
-@pytest.mark.provokes("FSDP-E0207")
-@pytest.mark.parametrize(
-    "draw",
-    [
-        lambda: random.random(),
-        lambda: RANDINT(1, 9),
-        lambda: random.random() if torch.rand(1) < 1 else 1.0,  # behind what else is in the way
-    ],
-)
-def test_random_numbers_of_python(tmp_path: pathlib.Path, draw: Callable[[], float]) -> None:
-    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        with LOCK:
-            return F.cross_entropy(model(x) * draw(), y)
-
-    with pytest.raises(
-        ExportError,
-        match=r"^test_run_capture.py:\d+: the step draws random numbers from Python or NumPy.*"
-        "draw them with torch, and give a library's module such a function",
-    ):
-        export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
 
 @pytest.mark.provokes("FSDP-E0207")

@@ -17,6 +17,7 @@ from typing import Any, Union
 import torch
 
 from ...package import is_local
+from .generators import GENERATORS
 from .places import MISSING, Attributes, Held, Member, Place, Slots, is_filled, slots_of
 
 _TABLES = ("_parameters", "_buffers", "_modules")
@@ -168,7 +169,16 @@ def _is_assigned(cell: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    kinds = (bool, int, float, str, torch.Tensor, collections.abc.Iterator, *CONTAINERS)
+    kinds = (
+        bool,
+        int,
+        float,
+        str,
+        torch.Tensor,
+        collections.abc.Iterator,
+        *CONTAINERS,
+        *GENERATORS,
+    )
     return value is None or isinstance(value, kinds)
 
 

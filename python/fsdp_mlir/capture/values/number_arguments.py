@@ -14,7 +14,7 @@ from ...errors import E, ExportError
 from ...step.places import innermost, is_users
 
 # Which fill a new tensor with the number.
-_FULL = frozenset("full full_like new_full".split())
+FULL = frozenset("full full_like new_full".split())
 # Which have it in the dtype of their first tensor.
 _OF_ITS_DTYPE = frozenset("masked_fill fill index_fill lerp".split())
 # Which compute in the dtype that a tensor and a number have together.
@@ -35,7 +35,7 @@ def plain_name(func: Any) -> str:
 
 def takes_tensors(func: Any) -> bool:
     """Whether there is such a call for `func`."""
-    return plain_name(func) in _FULL | _OF_ITS_DTYPE | _PROMOTING
+    return plain_name(func) in FULL | _OF_ITS_DTYPE | _PROMOTING
 
 
 def require_takes_number(func: Any, kwargs: Mapping[str, Any]) -> None:
@@ -65,7 +65,7 @@ def call_with_tensors(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
         DataDependentOutputException: no call computes the same.
     """
     name = plain_name(func)
-    if name in _FULL:
+    if name in FULL:
         return _full(func, args, kwargs, read)
     tensors = [value for value in args[name == "where" :] if isinstance(value, torch.Tensor)]
     if not takes_tensors(func) or not tensors:

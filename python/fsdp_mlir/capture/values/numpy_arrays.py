@@ -11,14 +11,21 @@ from unittest import mock
 
 import numpy as np
 import torch
+from torch._numpy import ndarray
 from torch.overrides import TorchFunctionMode
 
 _OF_ARRAYS = (torch.tensor, torch.as_tensor)
+_ITEMS = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 # What PyTorch says where it has no array.
 _NO_ARRAY = ".numpy() is not supported for tensor subclasses."
 _USES = """abs add and array bool complex contains eq float floordiv ge getitem gt iadd iand ifloordiv imul
 index int invert ior isub iter itruediv le lt matmul mod mul ne neg or pos pow radd rand rfloordiv
 rmatmul rmod rmul ror rpow rsub rtruediv rxor setitem sub truediv xor""".split()
+
+
+def no_array() -> RuntimeError:
+    """What is raised where code needs an array's values."""
+    return RuntimeError(_NO_ARRAY)
 
 
 class ArrayOf:
@@ -28,7 +35,7 @@ class ArrayOf:
     __class__ = property(lambda self: np.ndarray)
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.__dict__.update(tensor=tensor, error=RuntimeError(_NO_ARRAY))
+        self.__dict__.update(tensor=tensor, error=no_array())
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -47,6 +54,11 @@ for _use in _USES:
     setattr(ArrayOf, f"__{_use}__", ArrayOf._refuse)
 
 
+def held(value: Any) -> Any:
+    """The tensor of such an array, or of one of `torch._numpy`'s, and any other value as it is."""
+    return value.tensor if isinstance(value, (ArrayOf, ndarray)) else value
+
+
 def unknown(value: Any) -> Optional[torch.Tensor]:
     """The tensor whose values nobody knows yet, where NumPy would take `value` for an array of them;
     None: NumPy knows them, or says what is wrong."""
@@ -59,8 +71,11 @@ class _TensorsOfArrays(TorchFunctionMode):
     """Within it, PyTorch makes a tensor again of such an array."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _OF_ARRAYS and isinstance(args[0], ArrayOf):
-            return args[0].tensor.clone().to((kwargs or {}).get("dtype"))
+        if func in _OF_ARRAYS and held(args[0]) is not args[0]:
+            return held(args[0]).clone().to((kwargs or {}).get("dtype"))
+        if func in _ITEMS:
+            places = args[1] if isinstance(args[1], tuple) else (args[1],)
+            args = args[0], tuple(map(held, places)), *map(held, args[2:])
         return func(*args, **(kwargs or {}))
 
 
@@ -104,6 +119,7 @@ def _true_array_of(original: Callable[..., Any]) -> Callable[..., Any]:
 def _tensor_of(original: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
     @functools.wraps(original)
     def from_numpy(array: Any) -> torch.Tensor:
-        return array.tensor.detach() if isinstance(array, ArrayOf) else original(array)
+        tensor = held(array)
+        return original(array) if tensor is array else tensor.detach()
 
     return from_numpy

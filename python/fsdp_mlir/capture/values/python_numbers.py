@@ -25,7 +25,9 @@ from torch.overrides import TorchFunctionMode
 
 from ... import package
 from ...step.places import innermost, is_users
+from ..graph.known_values import known_value
 from .kinds import own_modules
+from .number_arguments import FULL, call_with_tensors, plain_name
 from .python_floats import NumpyNumber, ReadNumber, as_number, is_number, read_value, takes_numbers
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -93,11 +95,17 @@ _ITEMS = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 
 class NoListsOfCounts(TorchFunctionMode):
     """Within it, `t[[n, m]]` of such counts is refused: PyTorch takes a list of tensors without
-    dimensions for an index of each dimension, and one of numbers for rows."""
+    dimensions for an index of each dimension, and one of numbers for rows. A list of them may become a
+    tensor, and one of them fill a tensor."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _ITEMS and any(isinstance(m, torch.Tensor) for m in _in_lists(args[1])):
             raise DataDependentOutputException("index")
+        if func in _OF_LISTS and (made := _tensor_of(args[0])) is not None:
+            return made.to((kwargs or {}).get("dtype"))
+        if plain_name(func) in FULL and any(_is_unknown(value) for value in args[1:]):
+            filling = [ReadNumber(v) if _is_unknown(v) else v for v in args[1:]]
+            return call_with_tensors(func, (args[0], *filling), kwargs or {}, read_value)
         return func(*args, **(kwargs or {}))
 
 
@@ -143,15 +151,25 @@ def _tensor_of(data: Any) -> Optional[torch.Tensor]:
         return data.value.clone()
     if isinstance(data, ReadNumber):
         return torch.full((), data)
-    is_numbers = isinstance(data, list) and all(map(is_number, data))
-    if not is_numbers or not any(isinstance(number, ReadNumber) for number in data):
+    members = data if isinstance(data, list) else []
+    if not all(is_number(member) or _is_unknown(member) for member in members):
         return None
-    numbers = [
-        _tensor_of(number) if isinstance(number, ReadNumber) else torch.full((), number)
-        for number in data
-    ]
+    if all(type(member) in (bool, int, float) for member in members):
+        return None
+    numbers = [_member(member) for member in members]
     dtype = functools.reduce(torch.promote_types, (number.dtype for number in numbers))
     return torch.stack([number.to(dtype) for number in numbers])
+
+
+def _member(number: Any) -> torch.Tensor:
+    if isinstance(number, torch.Tensor):
+        return number.detach()
+    return _tensor_of(number) if isinstance(number, ReadNumber) else torch.full((), number)
+
+
+def _is_unknown(value: Any) -> bool:
+    """Whether it is a tensor without dimensions, whose value nobody knows."""
+    return isinstance(value, torch.Tensor) and value.dim() == 0 and known_value(value) is None
 
 
 def _whole_as_symbol(value: Any) -> Any:

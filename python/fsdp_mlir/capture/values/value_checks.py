@@ -18,6 +18,7 @@ from typing import Any, Callable, Collection, Iterator, Optional
 from unittest import mock
 
 import torch
+from torch._numpy import _ndarray
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,8 +27,9 @@ from ... import package
 from ...step.places import in_short, innermost, is_users
 from ...step.source import conditions_at
 from ..graph.tensors_of_others import OthersKeepTheirData
-from . import python_floats
+from . import drawn_by_torch, draws, python_floats
 from .assignments import assignments_of_tensors
+from .constructors import constructors_of_arrays
 from .copied_tensors import TensorsCopied
 from .decisions import answer_of, run_with_answers
 from .kinds import kinds_of_numbers
@@ -40,6 +42,14 @@ from .python_numbers import (
     as_symbol,
     larger_and_smaller,
     symbols_as_numbers,
+)
+
+# Files whose code asks for the code that it is in.
+_ASK_FOR_OTHERS = (
+    python_floats.__file__,
+    draws.__file__,
+    drawn_by_torch.__file__,
+    _ndarray.__file__,
 )
 
 
@@ -83,6 +93,8 @@ def passed_checks(whole_numbers: bool = False, states: Collection[int] = ()) -> 
         stack.enter_context(larger_and_smaller())
         stack.enter_context(functions_of_math())
         stack.enter_context(arrays_of_tensors())
+        stack.enter_context(constructors_of_arrays())
+        stack.enter_context(drawn_by_torch.drawn_by_torch())
         stack.enter_context(assignments_of_tensors())
         stack.enter_context(modules_stay())
         stack.enter_context(TensorsCopied(states))
@@ -101,8 +113,7 @@ def _passing_condition(
         try:
             return original(tensor)
         except DataDependentOutputException:
-            # Not the frame of a `ReadNumber`, which asks for the code that it is in.
-            frame: Any = innermost(sys._getframe(1), lambda path: path != python_floats.__file__)
+            frame: Any = innermost(sys._getframe(1), lambda path: path not in _ASK_FOR_OTHERS)
             number: Any = None
             if original.__name__ != "item" or tensor.dtype == torch.bool:
                 number = _truth(tensor, frame, places)

@@ -12,7 +12,7 @@ from typing import Union
 
 import torch
 
-from ...step.places import at_line, innermost, is_users, said_location, trace_of
+from ...step.places import at_line, innermost, is_users, said_line
 
 Whole = Union[torch.Tensor, torch.SymInt]
 _MOST_BITS = 63
@@ -44,7 +44,6 @@ def _tensor(number: Whole) -> torch.Tensor:
 
 def _checked(holds: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     """`result`, which whoever runs the step gets only where a condition holds."""
-    frame = innermost(sys._getframe(1), is_users)
-    line = "" if frame is None else said_location(trace_of(frame))
+    line = said_line(innermost(sys._getframe(1), is_users))
     text = "the step needs a whole number of at most 63 bits here, and no exponent or shift below 0"
     return torch.ops.aten._functional_assert_async.msg(holds, at_line(line, text), result)

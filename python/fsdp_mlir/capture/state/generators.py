@@ -1,0 +1,46 @@
+"""Generators of random numbers of Python and NumPy: which of them a step has drawn from."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from typing import Any, Iterable, Optional
+
+import numpy
+
+from .places import Place
+
+GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
+
+
+class Generators:
+    """The global ones, and those of a step's own, as they are now.
+
+    Args:
+        places: what the step reaches.
+    """
+
+    def __init__(self, places: Iterable[Place]) -> None:
+        self._of_all = (random._inst, numpy.random.mtrand._rand)
+        own = ((place.name, place.read()) for place in places)
+        self._own = [(name, value) for name, value in own if isinstance(value, GENERATORS)]
+        self._before = self._states()
+
+    def drawn_from(self) -> Optional[str]:
+        """Which of them is in another state, as a message has it; None: none."""
+        now = self._states()
+        return next(
+            (name for (name, s), (_, before) in zip(now, self._before) if s != before), None
+        )
+
+    def _states(self) -> list[tuple[str, bytes]]:
+        of_all = [("Python or NumPy", generator) for generator in self._of_all]
+        own = [(f"{name}, a generator of its own", generator) for name, generator in self._own]
+        return [(name, _state(generator)) for name, generator in (*of_all, *own)]
+
+
+def _state(generator: Any) -> bytes:
+    if isinstance(generator, numpy.random.Generator):
+        return pickle.dumps(generator.bit_generator.state)
+    is_pythons = isinstance(generator, random.Random)
+    return pickle.dumps(generator.getstate() if is_pythons else generator.get_state())

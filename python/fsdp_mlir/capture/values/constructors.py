@@ -1,0 +1,80 @@
+"""`torch.FloatTensor(array)`, `torch.Tensor(array)` and their like, of arrays whose values are not known:
+they read what they are given number by number, where no mode sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any, Callable, Iterator
+from unittest import mock
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from .kinds import own_modules
+from .numpy_arrays import held
+
+_KINDS = "BFloat16 Bool Byte Char Double Float Half Int Long Short".split()
+
+
+def _of_array(args: tuple[Any, ...], dtype: torch.dtype) -> Any:
+    """The tensor that is made of an array; None: of something else."""
+    if len(args) != 1 or (tensor := held(args[0])) is args[0]:
+        return None
+    return tensor.detach().clone().to(dtype)
+
+
+class _StandsIn(type):
+    """Of a class that stands in for such a type, which is no class: equal to it but for arrays."""
+
+    original: Any
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = _of_array(args, cls.original.dtype)
+        return cls.original(*args, **kwargs) if made is None else made
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, cls.original)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls.original, name)
+
+
+# By the identity of what they stand in for.
+_STAND_INS = {
+    id(original): _StandsIn(original.__name__, (), {"original": original})
+    for original in (getattr(torch, f"{kind}Tensor") for kind in _KINDS)
+}
+
+
+class _TypesThemselves(TorchFunctionMode):
+    """Within it, `x.type(torch.LongTensor)` has the type, and not what stands in for it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.type:
+            args = tuple(a.original if isinstance(a, _StandsIn) else a for a in args)
+        return func(*args, **(kwargs or {}))
+
+
+def _new(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def new(cls: type, *args: Any, **kwargs: Any) -> Any:
+        made = _of_array(args, torch.get_default_dtype())
+        return original(cls, *args, **kwargs) if made is None else made
+
+    return new
+
+
+@contextlib.contextmanager
+def constructors_of_arrays() -> Iterator[None]:
+    """Within it, these take such arrays: under PyTorch's names, and where the user's own files have them
+    under theirs, as in `Tensor = torch.FloatTensor`."""
+    with contextlib.ExitStack() as stack:
+        for module in (torch, *own_modules()):
+            names = {name: _STAND_INS.get(id(value)) for name, value in vars(module).items()}
+            for name, stand_in in names.items():
+                if stand_in is not None:
+                    stack.enter_context(mock.patch.object(module, name, stand_in))
+        stack.enter_context(mock.patch.object(torch.Tensor, "__new__", _new(torch.Tensor.__new__)))
+        stack.enter_context(_TypesThemselves())
+        yield

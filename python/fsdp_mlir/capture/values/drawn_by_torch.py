@@ -1,0 +1,145 @@
+"""Random numbers that a step draws from Python or NumPy, of which each step of a plan would get the
+same: torch draws them (`draws`)."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+import sys
+from types import ModuleType
+from typing import Any, Callable, Iterator
+from unittest import mock
+
+import numpy
+
+from ...errors import note
+from ...step.places import at_line, is_pythons, is_users, said_line
+from .array_draws import arrays_by_torch
+from .draws import OF_NUMPY, OF_PYTHON, NoDraw
+
+_TEXT = (
+    "random numbers of Python or NumPy are drawn by torch, from the run's own seed: distributed alike, "
+    "and others than eager's"
+)
+
+
+def note_drawn(line: str) -> None:
+    """Says that what is drawn on a line is others than eager's."""
+    note(at_line(line, _TEXT))
+
+
+# Of the run of a step that is on, or was the last: the generators that it has seeded, by identity, which
+# give the same in each step, and where it has drawn what torch does not draw.
+_seeded: set[int] = set()
+_left: list[str] = []
+
+
+def left_undrawn() -> str:
+    """The line on which the last run of a step first drew what torch does not draw, or ""."""
+    return _left[0] if _left else ""
+
+
+def _by_torch(original: Callable[..., Any], draw: Callable[..., Any], owner: Any = None) -> Any:
+    """`draw` for the code of a user's, and of the libraries that the step calls, else `original`, which
+    draws from `owner`, or without one from its first argument."""
+
+    @functools.wraps(original)
+    def drawn(*args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)
+        path = frame.f_code.co_filename
+        if not is_users(path) or is_pythons(path):
+            return original(*args, **kwargs)
+        try:
+            if id(args[0] if owner is None else owner) in _seeded:
+                raise NoDraw
+            result = draw(*args[owner is None :], **kwargs)
+        except NoDraw:
+            _left.append(said_line(frame))
+            return original(*args, **kwargs)
+        note_drawn(said_line(frame))
+        return result
+
+    return drawn
+
+
+def _seeds(original: Callable[..., Any], owner: Any = None) -> Any:
+    """`original`, which seeds a generator, with a note of that."""
+
+    @functools.wraps(original)
+    def seed(*args: Any, **kwargs: Any) -> Any:
+        generator, *given = args if owner is None else (owner, *args)
+        if any(value is not None for value in (*given, *kwargs.values())):
+            _seeded.add(id(generator))
+        return original(*args, **kwargs)
+
+    return seed
+
+
+def _no_draw(*args: Any, **kwargs: Any) -> Any:
+    raise NoDraw
+
+
+_KEEPING_STATE = frozenset("getstate setstate get_state set_state get_bit_generator".split())
+
+
+def _stand_in(name: str, original: Any, draws: dict[str, Any], owner: Any = None) -> Any:
+    if name == "seed":
+        return _seeds(original, owner)
+    return _by_torch(original, draws.get(name, _no_draw), owner)
+
+
+def _functions(module: ModuleType, generator: Any) -> dict[str, Any]:
+    """The functions of a module that its own generator's methods are."""
+    own = {name: f for name, f in vars(module).items() if getattr(f, "__self__", None) is generator}
+    return {"seed": module.seed} | {n: f for n, f in own.items() if n not in _KEEPING_STATE}
+
+
+# What stands in for a function of Python's or NumPy's own generator, by its identity; with it the function,
+# which lives as long.
+_STAND_INS = {
+    id(original): (original, _stand_in(name, original, draws, generator))
+    for module, draws, generator in (
+        (random, OF_PYTHON, random._inst),
+        (numpy.random, OF_NUMPY, numpy.random.mtrand._rand),
+    )
+    for name, original in _functions(module, generator).items()
+}
+# And for the methods of Python's generators.
+_METHODS = {
+    name: _stand_in(name, getattr(random.Random, name), OF_PYTHON)
+    for name in _functions(random, random._inst)
+}
+# All modules when they were last looked at, and the names that they have for such functions.
+_looked_at: tuple[list[ModuleType], list[tuple[dict[str, Any], str]]] = [], []
+
+
+def _names() -> list[tuple[dict[str, Any], str]]:
+    """The tables and names under which modules have these functions."""
+    global _looked_at
+    modules = list(sys.modules.values())
+    if modules != _looked_at[0]:
+        having = (module for module in modules if hasattr(module, "__dict__"))
+        tables = {id(vars(module)): vars(module) for module in having}.values()  # each once
+        names = [(t, name) for t in tables for name in list(t) if id(t[name]) in _STAND_INS]
+        _looked_at = modules, names
+    return [(table, name) for table, name in _looked_at[1] if id(table.get(name)) in _STAND_INS]
+
+
+@contextlib.contextmanager
+def drawn_by_torch() -> Iterator[None]:
+    """Within it, functions of Python's `random` and of `numpy.random` draw by torch, by whatever name a
+    module has them, and so do generators of Python's. A note says where one is called."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(_seeded.update, list(_seeded))
+        stack.callback(_seeded.clear)
+        _seeded.clear()
+        _left.clear()
+        for table, name in _names():  # names alone, and not whole tables, which a step may change
+            original, stand_in = _STAND_INS[id(table[name])]
+            stack.callback(table.__setitem__, name, original)
+            table[name] = stand_in
+        for name, method in _METHODS.items():
+            stack.enter_context(mock.patch.object(random.Random, name, method))
+        stack.enter_context(arrays_by_torch())
+        yield
