@@ -7,9 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from exporting import compare, export, sgd
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from fsdp_mlir import ExportError, TrainingStep
+from fsdp_mlir.capture.ways.draw_order import DrawOrder
 
 WIDTH, EXPERTS, ROWS = 4, 3, 8
 
@@ -101,6 +102,20 @@ class OwnRows(nn.Module):
         return x + result
 
 
+class LeftOut(nn.Module):
+    """A layer that values leave out, as LayerDrop does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.linear = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if (x.sum() * 100).sin() > 0:
+            return x
+        return (x + self.linear(self.norm(x)).relu()) / 0.9
+
+
 class Checked(nn.Module):
     """Ends in an error where numbers are none, and clips them where they are large."""
 
@@ -161,6 +176,35 @@ def test_each_place_decides_for_itself(tmp_path: pathlib.Path) -> None:
             is_known = int(name.split(".")[1]) % 3 < trial % 4
             buffer.copy_(torch.rand(buffer.shape) + 0.5 if is_known else torch.zeros(()))
         compare(step, exported, step.inputs)
+
+
+def test_layers_that_are_left_out(tmp_path: pathlib.Path) -> None:
+    """A gradient then goes to the layer before as it is."""
+    torch.manual_seed(1)
+    step = step_of(nn.Sequential(nn.Linear(WIDTH, WIDTH), *(LeftOut() for _ in range(5))))
+    exported = export(step, tmp_path)
+    for trial in range(8):
+        step.inputs["x"] = torch.randn(ROWS, WIDTH)
+        compare(step, exported, step.inputs)
+
+
+@pytest.mark.parametrize(
+    "ways, numbers",
+    [
+        (["abc", "abc"], [[0, 1, 2], [0, 1, 2]]),
+        (["abc", "ac", "bc"], [[0, 1, 2], [0, 2], [1, 2]]),  # a layer is left out
+        (["ac", "abc", "axc"], [[0, 1], [0, 2, 1], [0, 2, 1]]),  # more, or something else, is drawn
+        (["abbbc", "abc"], [[0, 1, 2, 3, 4], [0, 1, 4]]),
+    ],
+)
+def test_which_draws_are_one(ways: list[str], numbers: list[list[int]]) -> None:
+    order = DrawOrder()
+    for lines, expected in zip(ways, numbers, strict=True):
+        graph = fx.Graph()
+        for line in lines:
+            draw = graph.call_function(torch.ops.aten.rand.default, ([2],))
+            draw.meta["stack_trace"] = line
+        assert list(order.numbers(graph.nodes).values()) == expected
 
 
 def test_experts_that_are_hit(tmp_path: pathlib.Path) -> None:

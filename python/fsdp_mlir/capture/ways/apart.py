@@ -19,6 +19,7 @@ from torch._functorch._aot_autograd.descriptors import GradAOTOutput, PlainAOTOu
 from ...errors import E, ExportError
 from ..graph.joint_graph import HasGradient
 from ..values.decisions import MOST_DECISIONS, ValuesDecide
+from .chains import settle
 from .changes import Change, Changed, Told
 from .chosen_values import all_hold, checked
 from .shared_values import Cycle, Results, Value, reached
@@ -83,6 +84,7 @@ class Apart:
         for place, way in self._parting:
             require_alike(self._line(place), self._first.results, way.results)
         self._changes = [self._change(place, way) for place, way in self._parting]
+        settle(self._changes)
         self._require_apart()
 
     @property
@@ -199,7 +201,7 @@ class Apart:
         begin = asked[place.begin]
         end = min((at for at in asked[place.end :] if at > begin), default=1 << 62)
         one, other = (self._extended(w, place.behind) for w in (self._first, way))
-        return Change(self._ways.values, one, other, places, range(begin, end))
+        return Change(self._ways.values, one, other, places, range(begin + 1, end))
 
     def _changed(
         self, changes: Sequence[Change], told: Optional[Sequence[Sequence[Told]]] = None

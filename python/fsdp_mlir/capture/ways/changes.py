@@ -8,7 +8,7 @@ place, and changes of several places can be put into the graph of the first way 
 from __future__ import annotations
 
 import functools
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Mapping, NamedTuple, Optional, Sequence
 
 import torch
 
@@ -23,6 +23,20 @@ Pair = tuple[Value, Value]
 Told = tuple[Value, bool]
 
 
+class Link(NamedTuple):
+    """A call that a change may replace.
+
+    Attributes:
+        value: the first way's.
+        other: the other way's.
+        first: the first way's call that this is, of the first way's values.
+    """
+
+    value: Value
+    other: Value
+    first: Value
+
+
 class Change:
     """What a way computes otherwise than the first one.
 
@@ -32,11 +46,12 @@ class Change:
         results: results that have nothing in common, as where one way has no gradient.
         same: values of the other way that are the same call in the first one, of what takes its
             operands' places.
+        chains: where it may replace something (`chains.settle` chooses).
 
     Args:
         values: those of both ways.
         places: where the first way computes each of its values.
-        parting: between which places its forward pass parts from the other one.
+        parting: the places where its forward pass parts from the other one, behind what decides that.
     """
 
     def __init__(
@@ -72,7 +87,7 @@ class Change:
             elif pair[0] is not pair[1]:
                 self.results[key] = pair[1]
         self._find_same(values)
-        self._rise(values, first)
+        self.chains = self._chains(values, first)
 
     def changes(self, value: Value) -> bool:
         """Whether a value of the first way is another one in the other way, of the same operands."""
@@ -96,7 +111,10 @@ class Change:
         if summed is not None:
             self._missing[first, other] = [summand for summand, its in summed if its is None]
             return [(summand.value, its) for summand, its in summed if its is not None]
-        return list(zip(first.operands, other.operands)) if are_alike(first, other) else None
+        # A call that the first way has elsewhere, as what two layers make of one value, has that line.
+        if not are_alike(first, other, anywhere=other in self._places):
+            return None
+        return list(zip(first.operands, other.operands))
 
     def _is_found(self, pair: Pair) -> bool:
         return pair[0] is pair[1] or self._is_same.get(pair) is not None
@@ -112,7 +130,9 @@ class Change:
         if self._is_in_front(first):
             return None
         operands = self._operands[pair]
-        if operands is not None and all(map(self._is_found, operands)):
+        # A sum of what has nothing in common is another sum: one layer's gradient, and the next one's.
+        is_other = is_sum(first) and all(self._is_same.get(p) is False for p in operands or [])
+        if operands is not None and all(map(self._is_found, operands)) and not is_other:
             return True
         tensors = first.meta.get("val"), other.meta.get("val")
         if not isinstance(tensors[0], torch.Tensor) or not lie_alike(*tensors):
@@ -120,7 +140,8 @@ class Change:
         if first.is_backward != other.is_backward:
             return None
         may_part = pair in self._in_forward and self._places[first] in self._parting
-        return False if first.is_backward or may_part else None
+        may_be_replaced = first.is_gradient and other.is_gradient
+        return False if may_be_replaced or may_part else None
 
     def _take(self, pair: Pair) -> None:
         waiting = [pair]
@@ -146,39 +167,55 @@ class Change:
         for value in sorted(reached(self.replaced.values()), key=lambda v: v.number):
             if value in self.same or value in self._places:
                 continue
-            known = self._in_first(values, value)
+            known = self._in_first(values, value, self.same)
             if known is not None:
                 self.same[value] = known
 
-    def _in_first(self, values: SharedValues, value: Value) -> Optional[Value]:
-        """The call of the first way that is `value`, with the first way's values for its operands; None:
-        it has no such call."""
-        known = values.known(value, map_values(value.arguments, lambda v: self.same.get(v, v)))
+    def _in_first(self, values: SharedValues, value: Value, same: Mapping[Value, Value]) -> Any:
+        """The call of the first way that is `value`, with the first way's values for its operands, which
+        are `same`; None: it has no such call."""
+        known = values.known(value, map_values(value.arguments, lambda v: same.get(v, v)))
         return known if known in self._places else None
 
-    def _rise(self, values: SharedValues, first: Results) -> None:
-        """Moves a replacement from a value to the one that is computed of it, where the first way has
-        both. A chain of gradients has several calls in each link: changes of neighbouring links can
-        be put together only where both replace the same call of a link."""
+    def _chains(self, values: SharedValues, first: Results) -> list[list[Link]]:
+        """For each replacement that the first way has too, the calls of which each is computed of the one
+        before: to replace another one of them is the same change."""
         users: dict[Value, set[Value]] = {}
         for value in reached(filter(None, first.values())):
             for operand in value.operands:
                 users.setdefault(operand, set()).add(value)
         their_users = {user: other for other, user in self.same.items()}
-        waiting = [value for value, other in self.replaced.items() if other in self.same]
-        while waiting:
-            value = waiting.pop()
-            if len(users.get(value, ())) != 1:
-                continue
-            (user,) = users[value]
+        return [
+            self._chain(values, Link(value, other, self.same[other]), users, their_users)
+            for value, other in self.replaced.items()
+            if other in self.same
+        ]
+
+    def _chain(
+        self,
+        values: SharedValues,
+        link: Link,
+        users: Mapping[Value, set[Value]],
+        their_users: Mapping[Value, Value],
+    ) -> list[Link]:
+        chain, same = [link], dict(self.same)
+        while len(users.get(link.value, ())) == 1:
+            (user,) = users[link.value]
             other = their_users.get(user)
-            if other is None or self.replaced[value] not in other.operands:
-                continue
-            known = self._in_first(values, other)
-            if known is not None and known is not user:
-                del self.replaced[value]
-                self.replaced[user], self.same[other] = other, known
-                waiting.append(user)
+            if other is None or link.other not in other.operands:
+                break
+            known = self._in_first(values, other, same)
+            if known is None or known is user:
+                break
+            link, same[other] = Link(user, other, known), known
+            chain.append(link)
+        return chain
+
+    def replace_at(self, chain: Sequence[Link], number: int) -> None:
+        """Replaces the call of this number of one of `chains`, and no other of it."""
+        del self.replaced[chain[0].value]
+        self.replaced[chain[number].value] = chain[number].other
+        self.same.update((link.other, link.first) for link in chain[: number + 1])
 
 
 # A value of the first way, or of the change of this number, and a set of changes that are left out of

@@ -210,12 +210,14 @@ def _operands(yes: Value, no: Value) -> Iterator[Pair]:
     return zip(yes.operands, no.operands)
 
 
-def are_alike(yes: Value, no: Value) -> bool:
-    """Whether two calls are of one operator, on one line of the code, with operands and results that
-    lie alike."""
+def are_alike(yes: Value, no: Value, anywhere: bool = False) -> bool:
+    """Whether two calls are of one operator, on one line of the code unless `anywhere`, with operands and
+    results that lie alike."""
     if yes.op != "call_function" or no.op != yes.op or yes.target is not no.target:
         return False
-    if yes.is_backward != no.is_backward or yes.draw != no.draw or _code(yes) != _code(no):
+    if yes.is_backward != no.is_backward or yes.draw != no.draw:
+        return False
+    if not anywhere and _code(yes) != _code(no):
         return False
     without = [map_values(value.arguments, lambda _: "a value") for value in (yes, no)]
     if repr(without[0]) != repr(without[1]):
@@ -226,8 +228,9 @@ def are_alike(yes: Value, no: Value) -> bool:
 
 
 def _code(value: Value) -> Any:
-    """The line and the module that a value is from."""
-    return value.meta.get("stack_trace"), list(value.meta.get("nn_module_stack") or ())
+    """The line and the module that a value, or what it is a gradient of, is from."""
+    modules = value.meta.get("nn_module_stack") or value.meta.get("fwd_nn_module_stack")
+    return value.meta.get("stack_trace"), list(modules or ())
 
 
 def lie_alike(one: Any, other: Any) -> bool:

@@ -8,11 +8,13 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequenc
 
 import torch
 from torch import fx
+from torch._functorch._aot_autograd.descriptors import TangentAOTInput
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
 
 from ..graph.known_values import bytes_of
-from ..graph.nodes import is_backward, is_random
+from ..graph.nodes import is_backward
+from .draw_order import DrawOrder
 
 Results = dict[Any, Any]
 
@@ -27,8 +29,10 @@ class Value:
         arguments: its positional and named ones, with values in the place of nodes.
         meta: the node's.
         place: where its graph computes it: a number of calls.
-        draw: of random numbers, how many draws come before; else None.
+        draw: of random numbers, which draw (`draw_order`); else None.
         number: larger than those of the values in `arguments`.
+        is_gradient: whether it is computed of the loss's gradient; what the backward pass makes of
+            parameters alone, as their transposes, is not.
     """
 
     op: str
@@ -38,6 +42,7 @@ class Value:
     place: int
     draw: Optional[int]
     number: int
+    is_gradient: bool
 
     @property
     def operands(self) -> list[Value]:
@@ -78,6 +83,7 @@ class SharedValues:
         self._values: dict[Any, Value] = {}
         self._attributes: dict[Value, Any] = {}
         self._mode: Optional[FakeTensorMode] = None
+        self._draws = DrawOrder()
         self._numbers = iter(range(1 << 62))
 
     def add(self, module: fx.GraphModule) -> tuple[Results, dict[Value, int]]:
@@ -85,7 +91,7 @@ class SharedValues:
         computes each value first."""
         values: dict[fx.Node, Value] = {}
         checkpoints: dict[Any, int] = {}
-        draws = 0
+        draws = self._draws.numbers(module.graph.nodes)
         for place, node in enumerate(module.graph.nodes):
             meta = {**node.meta, "val": self._in_one_mode(node.meta.get("val"))}
             if "ac_graph_id" in meta:  # another one in each graph
@@ -94,8 +100,6 @@ class SharedValues:
                 break
             arguments = fx.map_arg((node.args, node.kwargs), lambda n: values[n])
             arguments = map_values(arguments, lambda value: value)
-            draw = draws if is_random(node.target) else None
-            draws += draw is not None
             if node.op == "placeholder":
                 arguments = ((), {})
                 target = node.meta["desc"]
@@ -104,7 +108,7 @@ class SharedValues:
                 target = _contents(held)
             else:
                 target = node.target
-            value = self.value(node.op, target, arguments, meta, place, draw)
+            value = self.value(node.op, target, arguments, meta, place, draws.get(node))
             values[node] = value
             if node.op == "get_attr":
                 self._attributes.setdefault(value, held)
@@ -138,8 +142,10 @@ class SharedValues:
         """The value of a call, which is that of an equal one."""
         key = op, target, _key(arguments), draw
         if key not in self._values:
-            number = next(self._numbers)
-            self._values[key] = Value(op, target, arguments, meta, place, draw, number)
+            value = Value(op, target, arguments, meta, place, draw, next(self._numbers), False)
+            is_tangent = isinstance(target, TangentAOTInput)
+            value.is_gradient = is_tangent or any(v.is_gradient for v in value.operands)
+            self._values[key] = value
         return self._values[key]
 
     def again(self, value: Value, arguments: Any) -> Value:
