@@ -228,7 +228,8 @@ def _part_by_values(form: StaticForm, node: fx.Node, dim: int, start: Any, end: 
     length, size = tensor.meta["val"].shape[dim], form.shape(source)[dim]
     if isinstance(end, int) and end < 0:
         end += length
-    if form.padded(source) not in ([], [dim]) or isinstance(start, int) and start < 0:
+    beside = [shape[:dim] + shape[dim + 1 :] for shape in map(form.shape, (tensor, source))]
+    if beside[0] != beside[1] or isinstance(start, int) and start < 0:
         raise form.refused(node, "it writes at places that depend on values")
     last = form.count(length)
     if end is not None and not (isinstance(end, int) and end >= length):

@@ -76,7 +76,8 @@ class StaticForm:
         self.settled_parts: set[Any] = set()
         self.moved: dict[tuple[tuple[Size, ...], tuple[Size, ...]], fx.Node] = {}
         self.places_within: dict[fx.Node, tuple[Size, ...]] = {}
-        self._lengths_of_parts: dict[Any, sympy.Integer] = {}
+        self._lengths_of_parts: dict[Any, sympy.Expr] = {}
+        self._renamed: dict[sympy.Symbol, sympy.Symbol] = {}
         self._room: dict[Size, int] = {}
         self._known_bounds: dict[Any, int] = {}
         self._known_counts: dict[Any, fx.Node] = {}
@@ -99,19 +100,25 @@ class StaticForm:
         return any(map(is_dynamic, tensors))
 
     def _note_part(self, node: fx.Node) -> None:
-        """Notes that a part is as long as the same part of such a tensor elsewhere, which the code needs
-        to have a number of elements. Capture gives each time another name to its size. Where a number
-        ends the part, notes how many elements the tensor has there."""
+        """Notes that a part is as long as the same part of such a tensor elsewhere, of which the code may
+        need a number of elements. Capture gives each time another name to its size. Where a number ends
+        the part, notes how many elements the tensor has there."""
         tensor, dim, *places = node.args
         size = self._simplified(node.meta["val"].shape[dim])
         whole, *given = self.shape(tensor)[dim], *map(self.size_of, places)
         key = whole, *given
         if len(given) > 1 and isinstance(whole, int):
             self._room[given[1]] = min(whole, self._room.get(given[1], whole))
+        length = self._lengths_of_parts.get(key)
         if isinstance(size, int):
-            self._lengths_of_parts.setdefault(key, sympy.Integer(size))
-        elif key in self._lengths_of_parts:
-            self._equal[size] = self._lengths_of_parts[key]
+            self._lengths_of_parts[key] = sympy.Integer(size)
+        elif length is not None and length.is_Integer:
+            self._equal[size] = length
+        elif length is not None and size.is_Symbol:
+            self._renamed[size] = length
+            self._equal = {k.xreplace(self._renamed): e for k, e in self._equal.items()}
+        else:
+            self._lengths_of_parts.setdefault(key, size)
 
     def _equalities(self) -> Iterator[tuple[sympy.Expr, sympy.Expr]]:
         """Sums of sizes that the code needs to be a number or one size, as of parts that are all of a
@@ -127,7 +134,7 @@ class StaticForm:
     def _simplified(self, size: Any) -> Size:
         if not isinstance(size, _NUMBERS):
             return int(size)
-        expression = self._environment.simplify(size.node.expr)
+        expression = self._environment.simplify(size.node.expr).xreplace(self._renamed)
         equal = self._equal.get(expression, expression)
         return int(equal) if equal.is_Integer else expression
 
@@ -297,14 +304,17 @@ class StaticForm:
         """The call of `node` with sizes that are bounds, and other arguments where `changed`."""
         op, values = node.target, {**arguments_of(node), **changed}
         tensors = [value for value in values.values() if form.is_tensor(value)]
+        values = {
+            argument.name: form._argument(values[argument.name], str(argument.type), tensors)
+            for argument in op._schema.arguments
+        }
+        op = form._taking_tensors(op, list(values.values()))
         positional, keywords = [], {}
-        for argument in op._schema.arguments:
-            value = form._argument(values[argument.name], str(argument.type), tensors)
+        for argument in op._schema.arguments:  # which may be by name in this overload alone
             if argument.kwarg_only:
-                keywords[argument.name] = value
+                keywords[argument.name] = values[argument.name]
             else:
-                positional.append(value)
-        op = form._taking_tensors(op, [*positional, *keywords.values()])
+                positional.append(values[argument.name])
         return as_captured(form, node, form.call(op, *positional, **keywords))
 
     def _argument(self, value: Any, kind: str, tensors: Sequence[fx.Node]) -> Any:
