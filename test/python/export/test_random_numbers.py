@@ -52,6 +52,17 @@ def cutmix(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return model(mixed) * (1 - (high - low) / width)
 
 
+def moves_a_box(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    picture, part = x.clone().view(4, 2, 4), np.sqrt(1.0 - np.random.beta(1.0, 1.0))
+    ends = []
+    for size in (2, 4):
+        cut, middle = int(size * part), np.random.randint(size)
+        ends += [np.clip(middle - cut // 2, 0, size), np.clip(middle + (cut + 1) // 2, 0, size)]
+    top, bottom, left, right = ends
+    picture[:, top:bottom, left:right] = picture.flip(0)[:, top:bottom, left:right]
+    return model(picture.view(4, 8)) * (1 - (bottom - top) * (right - left) / 8)
+
+
 def drops_a_layer(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     logits = model(x)
     if random.random() < 0.5:
@@ -99,7 +110,7 @@ def as_places(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
         lambda model, x: model(x) + torch.tensor([random.random() for _ in range(3)]),
         lambda model, x: model(x) * np.random.choice([1, 2, 3], p=[0.2, 0.3, 0.5]),
         lambda model, x: model(x) * torch.full((3,), np.random.poisson(2.0)),
-        *(mixup, cutmix, drops_a_layer, repeats, hides, from_arrays, as_places),
+        *(mixup, cutmix, moves_a_box, drops_a_layer, repeats, hides, from_arrays, as_places),
     ],
 )
 def test_torch_draws_them(tmp_path: pathlib.Path, logits: Logits) -> None:
@@ -119,6 +130,34 @@ def test_torch_draws_them(tmp_path: pathlib.Path, logits: Logits) -> None:
         assert torch.equal(results["gradient", "weight"], step.model.weight.grad)
         values.add(loss.item())
     assert len(values) > 1
+
+
+LIBRARY = """import numpy
+
+def mixed(x):
+    first, second = numpy.random.rand(2).astype(numpy.float32)
+    begin, weight = int(8 * first), float(second)
+    x = x * weight
+    x[:, begin:] = 0
+    return x
+"""
+
+
+def test_a_library_draws_too(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes whole numbers and others of what it draws, as the user's own files do."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "mixes_samples.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(folder)
+    from mixes_samples import mixed
+
+    step = classify(nn.Linear(8, 3), loss=loss_of(lambda model, x: model(mixed(x))))
+    exported = export(step, tmp_path)
+    for seed in range(3):
+        with passed_checks():
+            torch.manual_seed(seed)
+            loss = step.loss(step.model, **step.inputs)
+        assert torch.equal(exported.run(seed=seed)["loss", ""], loss)
 
 
 def test_dynamos_draws_are_noted(tmp_path: pathlib.Path) -> None:

@@ -17,6 +17,7 @@ from ...errors import note
 from ...step.places import at_line, is_pythons, is_users, said_line
 from .array_draws import arrays_by_torch
 from .draws import OF_NUMPY, OF_PYTHON, NoDraw
+from .kinds import has_drawn
 
 _TEXT = (
     "random numbers of Python or NumPy are drawn by torch, from the run's own seed: distributed alike, "
@@ -57,6 +58,7 @@ def _by_torch(original: Callable[..., Any], draw: Callable[..., Any], owner: Any
         except NoDraw:
             _left.append(said_line(frame))
             return original(*args, **kwargs)
+        has_drawn(frame.f_globals)
         note_drawn(said_line(frame))
         return result
 

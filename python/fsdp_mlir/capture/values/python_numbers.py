@@ -27,6 +27,7 @@ from ... import package
 from ...step.places import innermost, is_users
 from ..graph.known_values import known_value
 from .kinds import own_modules
+from .numpy_arrays import held
 from .number_arguments import FULL, call_with_tensors, plain_name
 from .python_floats import NumpyNumber, ReadNumber, as_number, is_number, read_value, takes_numbers
 
@@ -49,13 +50,16 @@ def as_symbol(tensor: Any) -> Optional[torch.SymInt]:
 
 
 def _as_whole(value: Any) -> Any:
-    """What `int(value)` is of a tensor, or of a number that is one; None: nothing of both."""
+    """What `int(value)` is of a tensor or an array, or of a number that is one; None: of nothing such."""
+    value = held(value)
+    if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() == 1:
+        value = as_number(value)
     return math.trunc(value) if isinstance(value, ReadNumber) else as_symbol(value)
 
 
 def _as_float(value: Any) -> Optional[ReadNumber]:
-    """What `float(value)` is of a tensor, or of such a number; None: nothing of both."""
-    value = read_value(value)
+    """What `float(value)` is of a tensor, an array, or such a number; None: of nothing such."""
+    value = held(read_value(value))
     if not isinstance(value, torch.Tensor) or value.numel() != 1 or value.dtype.is_complex:
         return None
     return as_number(value.to(torch.float64))
