@@ -41,7 +41,7 @@ from .state.what_matters import (
     what_matters,
 )
 from .values.decisions import asked, note_state
-from .values.drawn_by_torch import left_undrawn
+from .values.drawn_by_torch import drew_of_made, left_undrawn
 from .values.value_checks import passed_checks
 
 _aten = torch.ops.aten
@@ -229,7 +229,7 @@ def run_and_differentiate(
     state.settle_numbers()
     step.begin, step.frozen = PythonState(step._loss).restore, step.left_frozen
     second = run()
-    if (generator := generators.drawn_from()) is not None:
+    if (generator := generators.drawn_from() or drew_of_made()) is not None:
         what = (
             f"the step draws random numbers from {generator}, of which each step would get the same; draw "
             "them with torch, or by another function of random or numpy.random, and give a library's "

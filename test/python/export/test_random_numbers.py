@@ -92,6 +92,15 @@ def from_arrays(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return model(x * scale + noise + torch.tensor(np.where(part < 1, part, 0.0)).float())
 
 
+def hides_by_a_generator(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    generator = np.random.default_rng()
+    assert isinstance(generator, np.random.Generator)
+    x, count = x.clone(), int(2 + 3 * generator.random())
+    x[:, generator.choice(8, 3, replace=False)] = 0
+    x[:, :count] += torch.from_numpy(generator.standard_normal((4, 1), dtype=np.float32))
+    return model(x[generator.integers(4, size=4)])
+
+
 def as_places(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     rows = torch.LongTensor(np.random.randint(0, 4, size=4))
     weighted = np.random.choice(4, size=(4,), p=np.array([0.1, 0.2, 0.3, 0.4]))
@@ -108,9 +117,13 @@ def as_places(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
         lambda model, x: model(x) * random.choice([0.5, 1.0, 2.0]) + np.random.randint(9) / 9,
         lambda model, x: random.choice([torch.relu, torch.tanh, torch.sin])(model(x)),
         lambda model, x: model(x) + torch.tensor([random.random() for _ in range(3)]),
+        lambda model, x: model(x) * (random.Random(5).random() + random.Random().random()),
+        lambda model, x: model(x) if np.random.default_rng().random() < 0.9 else model(x).relu(),
+        lambda model, x: model(x) + torch.from_numpy(np.random.RandomState().randn(4, 3)),
         lambda model, x: model(x) * np.random.choice([1, 2, 3], p=[0.2, 0.3, 0.5]),
         lambda model, x: model(x) * torch.full((3,), np.random.poisson(2.0)),
         *(mixup, cutmix, moves_a_box, drops_a_layer, repeats, hides, from_arrays, as_places),
+        hides_by_a_generator,
     ],
 )
 def test_torch_draws_them(tmp_path: pathlib.Path, logits: Logits) -> None:
@@ -245,6 +258,12 @@ def test_what_a_step_seeds_itself_is_the_same_in_each(tmp_path: pathlib.Path) ->
     [
         (lambda: random.triangular(0, 1), r"test_random_numbers.py:\d+: ", "Python or NumPy"),
         (lambda: np.random.zipf(2.0), r"test_random_numbers.py:\d+: ", "Python or NumPy"),
+        (
+            lambda: 1.0 if np.random.default_rng().zipf(2.0) > 0 else 0.0,
+            r".*:\d+: ",
+            "a generator that",
+        ),
+        (lambda: np.random.Generator(np.random.PCG64()).random(), r".*:\d+: ", "a generator that"),
         (lambda: 1.0 if OF_NUMPYS_OWN.random() < 2 else 0.0, "", "OF_NUMPYS_OWN, a generator of"),
     ],
 )

@@ -8,7 +8,7 @@ import functools
 import random
 import sys
 from types import ModuleType
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Optional
 from unittest import mock
 
 import numpy
@@ -18,6 +18,7 @@ from ...step.places import at_line, is_pythons, is_users, said_line
 from .array_draws import arrays_by_torch
 from .draws import OF_NUMPY, OF_PYTHON, NoDraw
 from .kinds import has_drawn
+from .made_generators import BIT_GENERATORS, MAKERS, Made, OfKind, has_unknown, is_seeded
 
 _TEXT = (
     "random numbers of Python or NumPy are drawn by torch, from the run's own seed: distributed alike, "
@@ -31,14 +32,23 @@ def note_drawn(line: str) -> None:
 
 
 # Of the run of a step that is on, or was the last: the generators that it has seeded, by identity, which
-# give the same in each step, and where it has drawn what torch does not draw.
-_seeded: set[int] = set()
+# give the same in each step and live as long as it, and where it has drawn what torch does not draw.
+_seeded: dict[int, Any] = {}
 _left: list[str] = []
+# And where it has done so from a generator that it makes, without a seed that each step has.
+_left_of_made: list[str] = []
+_MADE = "a generator that it makes without a seed that is known"
 
 
 def left_undrawn() -> str:
     """The line on which the last run of a step first drew what torch does not draw, or ""."""
-    return _left[0] if _left else ""
+    return next(iter(_left_of_made or _left), "")
+
+
+def drew_of_made() -> Optional[str]:
+    """What the last run of a step drew from that a step makes, where torch does not draw that; None:
+    from nothing such."""
+    return _MADE if _left_of_made else None
 
 
 def _by_torch(original: Callable[..., Any], draw: Callable[..., Any], owner: Any = None) -> Any:
@@ -70,12 +80,52 @@ def _seeds(original: Callable[..., Any], owner: Any = None) -> Any:
 
     @functools.wraps(original)
     def seed(*args: Any, **kwargs: Any) -> Any:
+        if has_unknown(args, kwargs):
+            _left_of_made.append(said_line(sys._getframe(1)))
+            return
         generator, *given = args if owner is None else (owner, *args)
         if any(value is not None for value in (*given, *kwargs.values())):
-            _seeded.add(id(generator))
+            _seeded[id(generator)] = generator
         return original(*args, **kwargs)
 
     return seed
+
+
+def _of_made(original: Callable[..., Any], draw: Callable[..., Any], generator: Any) -> Any:
+    """What stands in for a method of a generator that the step has made without a seed."""
+
+    @functools.wraps(original)
+    def left(*args: Any, **kwargs: Any) -> Any:
+        _left_of_made.append(said_line(sys._getframe(2)))
+        return original(*args, **kwargs)
+
+    is_seed = original.__name__ == "seed"
+    return _seeds(original, generator) if is_seed else _by_torch(left, draw, generator)
+
+
+def _makes(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`original`, which makes a generator, for the code of a user's: without a seed, one that draws by
+    torch. A seed that differs from step to step counts as left undrawn, and so does what generators are
+    made of, whose numbers nothing sees."""
+
+    @functools.wraps(original, updated=())
+    def make(*args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)
+        if frame.f_code is OfKind.__call__.__code__:
+            frame = frame.f_back
+        path = frame.f_code.co_filename
+        if not is_users(path) or is_pythons(path):
+            return original(*args, **kwargs)
+        if is_seeded(args, kwargs) and not has_unknown(args, kwargs):
+            return original(*args, **kwargs)
+        if original not in BIT_GENERATORS and not is_seeded(args, kwargs):
+            return Made(original(), _of_made)
+        _left_of_made.append(said_line(frame))
+        return original()
+
+    if not isinstance(original, type):
+        return make
+    return OfKind(original.__name__, (), {"original": original, "make": staticmethod(make)})
 
 
 def _no_draw(*args: Any, **kwargs: Any) -> Any:
@@ -107,6 +157,7 @@ _STAND_INS = {
     )
     for name, original in _functions(module, generator).items()
 }
+_STAND_INS |= {id(maker): (maker, _makes(maker)) for maker in (*MAKERS, *BIT_GENERATORS)}
 # And for the methods of Python's generators.
 _METHODS = {
     name: _stand_in(name, getattr(random.Random, name), OF_PYTHON)
@@ -133,10 +184,11 @@ def drawn_by_torch() -> Iterator[None]:
     """Within it, functions of Python's `random` and of `numpy.random` draw by torch, by whatever name a
     module has them, and so do generators of Python's. A note says where one is called."""
     with contextlib.ExitStack() as stack:
-        stack.callback(_seeded.update, list(_seeded))
+        stack.callback(_seeded.update, dict(_seeded))
         stack.callback(_seeded.clear)
         _seeded.clear()
         _left.clear()
+        _left_of_made.clear()
         for table, name in _names():  # names alone, and not whole tables, which a step may change
             original, stand_in = _STAND_INS[id(table[name])]
             stack.callback(table.__setitem__, name, original)
