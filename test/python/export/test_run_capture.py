@@ -114,6 +114,30 @@ def test_a_tensor_beside_the_model_is_written(tmp_path: pathlib.Path) -> None:
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
 
+@pytest.mark.provokes("FSDP-E0213")
+def test_noise_that_is_drawn_into_a_tensor_beside_the_model(tmp_path: pathlib.Path) -> None:
+    noise = torch.zeros(4, 8)
+
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with LOCK:
+            return F.cross_entropy(model(x + noise.resize_(4, 8).normal_()), y)
+
+    text = r"^test_run_capture.py:\d+: the step changes in place .* none of the model's; make it a buffer"
+    with pytest.raises(ExportError, match=text):
+        export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
+def test_a_tensor_that_is_resized(tmp_path: pathlib.Path) -> None:
+    """As scripts of old do with an empty one, and before each draw."""
+
+    class Hides(Classifier):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            kept = x.data.new().resize_((x.shape[0], 1)).bernoulli_(0.5)
+            return super().forward(x.clone().resize_(4, 8) * kept)
+
+    assert_same_as_eager(classify(Hides()), tmp_path)
+
+
 class Replaces(nn.Linear):
     """Puts what `make` makes of its result in the place of a buffer."""
 

@@ -47,12 +47,22 @@ _STAND_INS = {
 }
 
 
-class _TypesThemselves(TorchFunctionMode):
-    """Within it, `x.type(torch.LongTensor)` has the type, and not what stands in for it."""
+class _OldMethods(TorchFunctionMode):
+    """Within it, `x.type(torch.LongTensor)` has the type, and not what stands in for it, and `resize_`
+    leaves alone what has that size, and may make an empty tensor, as `x.new()`, larger."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.Tensor.type:
             args = tuple(a.original if isinstance(a, _StandsIn) else a for a in args)
+        elif func is torch.Tensor.resize_ and len(args) > 1 and not kwargs:
+            size = args[1] if isinstance(args[1], (tuple, list)) else args[1:]
+            if args[0].shape == tuple(size):
+                return args[0]
+            if args[0].numel() == 0 and args[0].is_leaf:
+                args[0].data = args[0].new_empty(size)
+                return args[0]
+        elif func is torch.Tensor.resize_as_ and not kwargs and args[0].shape == args[1].shape:
+            return args[0]
         return func(*args, **(kwargs or {}))
 
 
@@ -76,5 +86,5 @@ def constructors_of_arrays() -> Iterator[None]:
                 if stand_in is not None:
                     stack.enter_context(mock.patch.object(module, name, stand_in))
         stack.enter_context(mock.patch.object(torch.Tensor, "__new__", _new(torch.Tensor.__new__)))
-        stack.enter_context(_TypesThemselves())
+        stack.enter_context(_OldMethods())
         yield
