@@ -136,7 +136,7 @@ _SIGNS = (
         _NO_GRADIENT,
     ),
     (
-        "step",
+        "either",
         re.compile(r"\.numpy\(\) is not supported for tensor subclasses"),
         E.OPERATOR_REFUSED,
         _NUMPY,

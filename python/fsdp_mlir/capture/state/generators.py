@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pickle
 import random
-from typing import Any, Iterable, Optional
+import sys
+from types import FrameType
+from typing import Any, Callable, Iterable, Optional
 
 import numpy
 
+from ... import package
+from ...step.places import in_short
 from .places import Place
 
 GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
@@ -32,6 +36,26 @@ class Generators:
         return next(
             (name for (name, s), (_, before) in zip(now, self._before) if s != before), None
         )
+
+    def line_of_draw(self, run: Callable[[], object]) -> str:
+        """The user's line on which `run`, another run of the step, first draws from one of them, or ""."""
+        before, lines = self._states(), [""]
+
+        def follow(frame: FrameType, event: str, value: Any) -> Any:
+            path = frame.f_code.co_filename
+            if not package.is_local(path):
+                return None
+            if self._states() == before:
+                lines[0] = in_short(path, frame.f_lineno)
+            return follow
+
+        others = sys.gettrace()
+        sys.settrace(follow)
+        try:
+            run()
+        finally:
+            sys.settrace(others)
+        return lines[0] if self._states() != before else ""
 
     def _states(self) -> list[tuple[str, bytes]]:
         of_all = [("Python or NumPy", generator) for generator in self._of_all]

@@ -106,7 +106,7 @@ def _randint(low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> 
     low, high = (0, low) if high is None else (low, high)
     if dtype not in (int, numpy.int64):
         raise NoDraw
-    if size is None and isinstance(low, int) and isinstance(high, int):
+    if size is None and all(isinstance(bound, (int, numpy.integer)) for bound in (low, high)):
         return _one_of(range(low, high))
     low, high = map(numbers_of, (low, high))
     shape = torch.broadcast_shapes(low.shape, high.shape) if size is None else _shape(size)
@@ -150,7 +150,7 @@ def _places(count: Any, shape: tuple[Any, ...], weights: Any = None, replace: bo
 
 
 def _choice(a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any:
-    members = range(a) if isinstance(a, int) else a
+    members = range(a) if isinstance(a, (int, numpy.integer)) else a
     if size is None and isinstance(members, (list, tuple, range)):
         return _one_of(members, p)
     tensor = numbers_of(members)
@@ -197,7 +197,7 @@ def _shuffle(x: Any) -> None:
 
 
 def _permutation(x: Any) -> Any:
-    if isinstance(x, int):
+    if isinstance(x, (int, numpy.integer)):
         return Array(torch.randperm(x))
     tensor = numbers_of(x)
     return Array(tensor[torch.randperm(len(tensor))])
