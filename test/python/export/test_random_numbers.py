@@ -89,7 +89,8 @@ def from_arrays(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     noise = torch.from_numpy(np.random.normal(0, 1, x.shape).astype(np.float32) * 0.1)
     scale = FloatTensor(np.random.uniform(1, 2, (4, 1))) + torch.Tensor(np.random.random((4, 1)))
     part = np.sqrt(np.random.rand(8)) * np.float64(2) + random.random()
-    return model(x * scale + noise + torch.tensor(np.where(part < 1, part, 0.0)).float())
+    x = (x * scale + noise + np.random.rand(4, 8)) * np.exp(np.random.rand(8)) > np.random.rand(8)
+    return model(x + torch.tensor(np.where(part < 1, part, 0.0)).float())
 
 
 def hides_by_a_generator(model: nn.Module, x: torch.Tensor) -> torch.Tensor:

@@ -72,6 +72,25 @@ def _of_numbers(original: Callable[..., Any]) -> Callable[..., Any]:
     return normalize
 
 
+_BINARY = [
+    f"__{side}{name}__"
+    for name in "add sub mul truediv floordiv mod pow matmul and or xor".split()
+    for side in ("", "r")
+] + [f"__{name}__" for name in "lt le gt ge eq ne".split()]
+
+
+def _of_tensors(name: str) -> Callable[..., Any]:
+    """An operator of arrays, which gives a tensor where the other operand is one, as of NumPy's."""
+    original, of_torch = getattr(Array, name), getattr(torch.Tensor, name)
+
+    @functools.wraps(original)
+    def method(array: Any, other: Any) -> Any:
+        is_tensor = isinstance(other, torch.Tensor)
+        return of_torch(array.tensor, other) if is_tensor else original(array, other)
+
+    return method
+
+
 @contextlib.contextmanager
 def arrays_by_torch() -> Iterator[None]:
     """Within it, NumPy's functions and numbers take such an array, and it takes NumPy's dtypes."""
@@ -80,6 +99,7 @@ def arrays_by_torch() -> Iterator[None]:
         for name, what in (
             ("__array_ufunc__", _of_ufunc),
             ("__array_function__", _of_function),
+            *((name, _of_tensors(name)) for name in _BINARY),
         ):
             stack.enter_context(mock.patch.object(Array, name, what, create=True))
         init = _of_dtypes(_dtypes.DType.__init__)
