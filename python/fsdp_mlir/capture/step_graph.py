@@ -52,6 +52,7 @@ from .operators.torchscript_code import plain_torchscript
 from .state.reached import Holder, Reached
 from .step_loss import ResultRefused, StepLoss
 from .traced_step import traced_step, give_static_sizes
+from .values.decisions import ValuesDecide
 from .values.general_sizes import general_sizes
 
 
@@ -204,7 +205,7 @@ def _trace_with_settled(trace: Callable[[], JointGraph], names: StateNames) -> J
         except ExportError as error:
             asked = names.unsettled(error.buffers) if isinstance(error, Refusal) else set()
             if not asked:
-                raise decides or error
+                raise error if isinstance(error, ValuesDecide) else decides or error
             own.update(dict.fromkeys(asked, error))
             names.settled.update(own)
             for buffer in sorted(asked):
