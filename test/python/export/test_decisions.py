@@ -2,12 +2,13 @@
 the other: a plan computes both ways, and has eager's numbers of the one that eager takes."""
 
 import pathlib
+import sys
 from typing import Any, Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import compare, export, sgd
+from exporting import classify, compare, export, sgd
 from torch import Tensor, nn
 
 from fsdp_mlir import ExportError, TrainingStep
@@ -339,3 +340,18 @@ REFUSED = {
 def test_refusals(tmp_path: pathlib.Path, body: Callable[..., Tensor]) -> None:
     with pytest.raises(ExportError, match=rf"^test_decisions.py:\d+: {REFUSED[body]}"):
         export(step_of(body), tmp_path)
+
+
+def test_a_folder_of_pytorchs_own_is_not_what_the_step_saves(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch makes one when it first imports what it differentiates with."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "made"))
+    monkeypatch.delitem(sys.modules, "torch._inductor.compiler_bisector", raising=False)
+
+    def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        logits = model(x)
+        return F.cross_entropy(logits.relu() if logits.sum() > 0 else logits, y)
+
+    notes = export(classify(nn.Linear(8, 3), loss=loss), tmp_path).notes
+    assert notes and not any("no plan saves" in text for text in notes)

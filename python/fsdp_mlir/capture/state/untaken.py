@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
+import importlib
 import io
 import logging
 import os
@@ -65,6 +66,8 @@ def untaken() -> Iterator[dict[str, None]]:
     file in another way, or reach another process, raises WouldLast. Gives the user's lines that would
     have saved something, as `file.py:31`."""
     global _refuses
+    # Which PyTorch imports while it differentiates, and which makes a folder then.
+    importlib.import_module("torch._inductor.compiler_bisector")
     lines: dict[str, None] = {}
     _add_hook()
     _refuses = True
