@@ -39,6 +39,7 @@ from .state.state_kept import StateKept, kept_refusal
 from .state.trials import Trials
 from .state.without_values import ON_VALUES, raised_by_step
 from .step_loss import StepLoss, check_outputs
+from .values.python_numbers import parts_are_whole
 from .ways.both_ways import BothWays
 from .ways.ways import without_loss
 
@@ -104,8 +105,7 @@ def traced_step(
                 raise explain_capture_error(error, None) from error
         else:
             try:
-                traced = run(True, whole_numbers=True)
-                give_static_sizes(traced)
+                traced = _of_whole_numbers(run, stack)
             except StateKept:
                 raise
             except Exception:  # of whatever else stands in the way
@@ -125,6 +125,22 @@ def traced_step(
     )
     note(at_line(refusal.line, what))
     return traced
+
+
+def _of_whole_numbers(run: Callable[..., JointGraph], stack: contextlib.ExitStack) -> JointGraph:
+    """The graph of a step that reads whole numbers. Where its code asks how many elements a part has, or
+    an operator needs to know, parts are whole from here on, until `stack` is left."""
+
+    def static() -> JointGraph:
+        traced = run(True, whole_numbers=True)
+        give_static_sizes(traced)
+        return traced
+
+    try:
+        return static()
+    except (ExportError, GuardOnDataDependentSymNode):
+        stack.enter_context(parts_are_whole())
+        return static()
 
 
 def _both_ways(
@@ -152,14 +168,22 @@ def _both_ways(
         give_static_sizes(traced)
         return traced
 
-    for whole_numbers in (False, True):
+    asks_for_sizes = False
+    for whole_numbers, parts in (
+        (False, contextlib.nullcontext),
+        (True, contextlib.nullcontext),
+        (True, parts_are_whole),
+    ):
+        if parts is parts_are_whole and not asks_for_sizes:
+            break
         try:
             ways = functools.partial(trace, whole_numbers), functools.partial(trials, whole_numbers)
-            return BothWays(*ways).traced()
+            with parts():
+                return BothWays(*ways).traced()
         except ON_VALUES as error:
             refusal = explain_capture_error(error, error)
         except GuardOnDataDependentSymNode as error:
-            refusal = explain_capture_error(error, own)
+            refusal, asks_for_sizes = explain_capture_error(error, own), True
         except (ExportError, StateKept, SettledChanged):
             raise
         except Exception as error:

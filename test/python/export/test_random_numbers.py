@@ -63,6 +63,18 @@ def moves_a_box(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return model(picture.view(4, 8)) * (1 - (bottom - top) * (right - left) / 8)
 
 
+def crops(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    high, wide = np.random.randint(0, 9), torch.randint(0, 9, ()).item()
+    padded = F.pad(x.view(4, 1, 2, 4), (4, 4, 4, 4), "constant", 0.5)
+    return model(F.avg_pool2d(padded[:, :, high : high + 2, wide : wide + 4], (1, 1)).flatten(1))
+
+
+def crops_at_times(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    begin = random.randint(0, 11)
+    x = F.avg_pool1d(F.pad(x, (6, 6))[:, begin : begin + 8], 1)
+    return model(x).relu() if random.random() < 0.5 else model(x)
+
+
 def drops_a_layer(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     logits = model(x)
     if random.random() < 0.5:
@@ -123,7 +135,18 @@ def as_places(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
         lambda model, x: model(x) + torch.from_numpy(np.random.RandomState().randn(4, 3)),
         lambda model, x: model(x) * np.random.choice([1, 2, 3], p=[0.2, 0.3, 0.5]),
         lambda model, x: model(x) * torch.full((3,), np.random.poisson(2.0)),
-        *(mixup, cutmix, moves_a_box, drops_a_layer, repeats, hides, from_arrays, as_places),
+        *(
+            mixup,
+            cutmix,
+            moves_a_box,
+            crops,
+            crops_at_times,
+            drops_a_layer,
+            repeats,
+            hides,
+            from_arrays,
+            as_places,
+        ),
         hides_by_a_generator,
     ],
 )

@@ -14,6 +14,8 @@ import torch
 from torch import _numpy as by_torch
 from torch._numpy import _dtypes
 from torch._numpy._normalizations import normalizers
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 from .numpy_arrays import held, no_array
 from .python_floats import ReadNumber, read_value
@@ -48,6 +50,14 @@ def _of_ufunc(array: Any, function: Any, method: str, *values: Any, **options: A
 
 def _of_function(array: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
     return _computed(function.__name__, args, kwargs)
+
+
+def _as_numpys(array: Any, *args: Any, **kwargs: Any) -> Any:
+    """The true array, for which NumPy asks where one is indexed by this; nobody knows it of a step that
+    is captured."""
+    if isinstance(array.tensor, (FakeTensor, FunctionalTensor)):
+        raise no_array()
+    return numpy.asarray(array.tensor.numpy(), *args)
 
 
 def _of_dtypes(original: Callable[..., None]) -> Callable[..., None]:
@@ -99,6 +109,7 @@ def arrays_by_torch() -> Iterator[None]:
         for name, what in (
             ("__array_ufunc__", _of_ufunc),
             ("__array_function__", _of_function),
+            ("__array__", _as_numpys),
             *((name, _of_tensors(name)) for name in _BINARY),
         ):
             stack.enter_context(mock.patch.object(Array, name, what, create=True))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import contextvars
 import functools
 import math
 import operator
@@ -133,7 +134,7 @@ class _SymbolsInItems(TorchFunctionMode):
                 args = tensor, index, *values
             index = tuple(map(_as_place, index if isinstance(index, tuple) else (index,)))
             args = tensor, index, *values
-            if any(isinstance(place, torch.SymInt) for place in index):
+            if any(isinstance(place, torch.SymInt) or _length_of(place) for place in index):
                 args = _part(tensor, index), (), *values
             if values and isinstance(values[0], torch.SymInt):
                 args = *args[:2], torch.scalar_tensor(values[0], dtype=tensor.dtype)
@@ -207,6 +208,33 @@ def _as_place(place: Any) -> Any:
     return place if symbol is None else symbol
 
 
+_parts_are_whole = contextvars.ContextVar("_parts_are_whole", default=False)
+
+
+@contextlib.contextmanager
+def parts_are_whole() -> Iterator[None]:
+    """Within it, `x[at : at + 8]` has 8 elements, as code needs that asks how many there are. A step of a
+    plan whose part has fewer ends with an error."""
+    token = _parts_are_whole.set(True)
+    try:
+        yield
+    finally:
+        _parts_are_whole.reset(token)
+
+
+def _length_of(place: Any) -> Optional[int]:
+    """How many elements a slice between symbols has that is whole; None: of other places, nobody says."""
+    if not isinstance(place, slice) or not isinstance(place.start, torch.SymInt):
+        return None
+    if place.stop is None or place.step not in (None, 1) or not _parts_are_whole.get():
+        return None
+    length = place.stop - place.start
+    if isinstance(length, torch.SymInt):
+        expression = length.node.expr
+        length = int(expression) if expression.is_Integer else None
+    return length if length is not None and length > 0 else None
+
+
 def _part(tensor: torch.Tensor, index: tuple[Any, ...]) -> torch.Tensor:
     """The view of `tensor` that an index of numbers, symbols, slices, None and `...` is."""
     dim = 0
@@ -218,6 +246,8 @@ def _part(tensor: torch.Tensor, index: tuple[Any, ...]) -> torch.Tensor:
             dim += 1
         elif isinstance(place, slice):
             tensor = tensor[(slice(None),) * dim + (place,)]
+            if (length := _length_of(place)) is not None:
+                torch._check(tensor.shape[dim] == length)
             dim += 1
         elif isinstance(place, torch.SymInt):  # no select has it in its views
             is_from_end = torch.sym_max(-1, torch.sym_min(0, place))  # as -1, else 0
