@@ -35,7 +35,8 @@ _BUFFER = (
 )
 _OF_BUFFERS = (
     "the step reads what it computes from the buffer {} alone as a Python value, as a branch does, which "
-    "an export decides where no step changes it and the model has its values; choose by torch.where"
+    "an export decides where no step changes it and the model has its values; choose by torch.where; where "
+    "the first batch alone changes it, as a flag, run that batch before"
 )
 _NUMBER = (
     "the step reads a tensor's value as a Python number; keep it a tensor. What a library does so with "

@@ -231,10 +231,11 @@ def run_and_differentiate(
     second = run()
     if (generator := generators.drawn_from() or drew_of_made()) is not None:
         what = (
-            f"the step draws random numbers from {generator}, of which each step would get the same; draw "
-            "them with torch, or by another function of random or numpy.random under its name in a module "
-            "(random.uniform, not one that an object or a variable keeps), and give a library's module such "
-            "a function in the place of its own (library.random = lambda: torch.rand(()).item())"
+            f"the step draws random numbers from {generator}, of which each step would get the same; "
+            "draw them with torch, or by another function of random or numpy.random under its name in "
+            "a module (random.uniform, not one that an object or a variable keeps), and give a "
+            "library's module such a function in the place of its own (library.random = lambda: "
+            "torch.rand(()).item())"
         )
         raise ExportError(
             E.PYTHON_STATE, at_line(left_undrawn() or generators.line_of_draw(run), what)

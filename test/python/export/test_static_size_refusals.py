@@ -45,6 +45,10 @@ REFUSED: dict[str, tuple[Body, str]] = {
         lambda s, x, m, y: s.layer(torch.nan_to_num(x)).sum() * len(str(y.float().sum().item())),
         r"the step reads a tensor's value as a Python number",
     ),
+    "to-numpy": (
+        lambda s, x, m, y: s.layer(x).sum() * sum((m.nonzero() + 1).numpy().tolist()[0]),
+        r"the step gives a tensor to NumPy",
+    ),
     "list": (
         lambda s, x, m, y: s.layer(x).sum() * [1, 2, 3, 4, 5, 6, 7][x[m].shape[0]],
         r"the step decides by a size that depends on values",
