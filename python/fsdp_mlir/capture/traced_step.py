@@ -39,7 +39,8 @@ from .state.state_kept import StateKept, kept_refusal
 from .state.trials import Trials
 from .state.without_values import ON_VALUES, raised_by_step
 from .step_loss import StepLoss, check_outputs
-from .values.python_numbers import parts_are_whole
+from .values.decisions import ValuesDecide
+from .values.python_numbers import has_parts, parts_are_whole
 from .ways.both_ways import BothWays
 from .ways.ways import without_loss
 
@@ -105,7 +106,7 @@ def traced_step(
                 raise explain_capture_error(error, None) from error
         else:
             try:
-                traced = _of_whole_numbers(run, stack)
+                traced = _of_whole_numbers(run)
             except StateKept:
                 raise
             except Exception:  # of whatever else stands in the way
@@ -127,27 +128,30 @@ def traced_step(
     return traced
 
 
-def _of_whole_numbers(run: Callable[..., JointGraph], stack: contextlib.ExitStack) -> JointGraph:
+def _of_whole_numbers(run: Callable[..., JointGraph]) -> JointGraph:
     """The graph of a step that reads whole numbers. Where its code asks how many elements a part has, or
-    an operator needs to know, parts are whole from here on, until `stack` is left."""
+    an operator needs to know, parts are whole."""
 
     def static() -> JointGraph:
         traced = run(True, whole_numbers=True)
         give_static_sizes(traced)
         return traced
 
+    has_parts()
     try:
         return static()
     except (ExportError, GuardOnDataDependentSymNode):
-        stack.enter_context(parts_are_whole())
-        return static()
+        if not has_parts():
+            raise
+        with parts_are_whole():
+            return static()
 
 
 def _both_ways(
     run: Callable[..., JointGraph],
     trials: Callable[[bool], Trials],
     own: Optional[Exception],
-    refusal: Refusal,
+    refusal: ExportError,
     names: StateNames,
 ) -> JointGraph:
     """The graph of a step that decides by values, of which `run` gives the way that it is told;
@@ -168,13 +172,14 @@ def _both_ways(
         give_static_sizes(traced)
         return traced
 
-    asks_for_sizes = False
+    has_parts()
     for whole_numbers, parts in (
         (False, contextlib.nullcontext),
         (True, contextlib.nullcontext),
         (True, parts_are_whole),
     ):
-        if parts is parts_are_whole and not asks_for_sizes:
+        is_last = parts is parts_are_whole
+        if is_last and not has_parts():
             break
         try:
             ways = functools.partial(trace, whole_numbers), functools.partial(trials, whole_numbers)
@@ -183,7 +188,11 @@ def _both_ways(
         except ON_VALUES as error:
             refusal = explain_capture_error(error, error)
         except GuardOnDataDependentSymNode as error:
-            refusal, asks_for_sizes = explain_capture_error(error, own), True
+            refusal = explain_capture_error(error, own)
+        except ValuesDecide as error:
+            if not whole_numbers or is_last:
+                raise
+            refusal = error
         except (ExportError, StateKept, SettledChanged):
             raise
         except Exception as error:

@@ -208,6 +208,15 @@ def _as_place(place: Any) -> Any:
     return place if symbol is None else symbol
 
 
+_seen_parts = [False]
+
+
+def has_parts() -> bool:
+    """Whether a step has had such a part since this was asked last (`parts_are_whole`)."""
+    seen, _seen_parts[0] = _seen_parts[0], False
+    return seen
+
+
 _parts_are_whole = contextvars.ContextVar("_parts_are_whole", default=False)
 
 
@@ -226,13 +235,16 @@ def _length_of(place: Any) -> Optional[int]:
     """How many elements a slice between symbols has that is whole; None: of other places, nobody says."""
     if not isinstance(place, slice) or not isinstance(place.start, torch.SymInt):
         return None
-    if place.stop is None or place.step not in (None, 1) or not _parts_are_whole.get():
+    if place.stop is None or place.step not in (None, 1):
         return None
     length = place.stop - place.start
     if isinstance(length, torch.SymInt):
         expression = length.node.expr
         length = int(expression) if expression.is_Integer else None
-    return length if length is not None and length > 0 else None
+    if length is None or length <= 0:
+        return None
+    _seen_parts[0] = True
+    return length if _parts_are_whole.get() else None
 
 
 def _part(tensor: torch.Tensor, index: tuple[Any, ...]) -> torch.Tensor:
