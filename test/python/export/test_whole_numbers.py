@@ -101,10 +101,13 @@ def is_given_tensors(model: Any, y: Tensor) -> Tensor:
 
 
 def cuts(model: Any, y: Tensor) -> Tensor:
-    """With tensors as the ends of parts, and numbers written where a mask holds."""
+    """With tensors as the ends of parts, and what is whole of one, and numbers written where a mask
+    holds."""
     place = model.pointer[0]
     row = model.weights[place].clone()
     row[row > 0] = float(place)
+    longest = 1 + int(y.detach().abs().max())
+    y = y * model.weights[:longest].sum()
     return y * row * model.weights[:place].sum() + model.columns[:, place:].sum()
 
 
