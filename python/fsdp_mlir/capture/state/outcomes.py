@@ -14,7 +14,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...step.memory import storage_of
-from ...step.places import innermost, is_users, said_location, trace_of
+from ...step.places import innermost, is_users, said_line
 from ..graph.known_values import bytes_of, is_factory
 from ..graph.nodes import is_random
 from ..values.decisions import is_answering
@@ -314,7 +314,7 @@ class Outcome(TorchDispatchMode):
         if frame is None:
             return ""
         self.codes.add(frame.f_code)
-        return said_location(trace_of(frame))
+        return said_line(frame)
 
     def _describe(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):

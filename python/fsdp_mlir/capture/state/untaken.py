@@ -17,7 +17,7 @@ from unittest import mock
 
 import torch
 
-from ...step.places import innermost, is_users, said_location, trace_of
+from ...step.places import innermost, is_users, said_line
 
 _refuses = False
 # Python's own names of what changes files, or goes to other processes and machines.
@@ -89,7 +89,7 @@ def untaken() -> Iterator[dict[str, None]]:
 def _note_line(lines: dict[str, None], *args: Any, **kwargs: Any) -> None:
     frame = innermost(sys._getframe(1), is_users)
     if frame is not None:
-        lines[said_location(trace_of(frame))] = None
+        lines[said_line(frame)] = None
 
 
 def _in_memory(original: Callable[..., Any], lines: dict[str, None]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from unittest import mock
 
 from torch.overrides import TorchFunctionMode
 
-from ...step.places import innermost, is_users, said_location, trace_of
+from ...step.places import innermost, is_users, said_line
 from .places import Place
 
 # A place in code that asks for the truth of a number: its code object, which instruction, and what it is
@@ -70,7 +70,7 @@ class Watch:
             return natural
         site = frame.f_code, frame.f_lasti, natural
         if site not in self.decisions:
-            self.decisions[site] = Decision(said_location(trace_of(frame)), numbers)
+            self.decisions[site] = Decision(said_line(frame), numbers)
         if site not in self._turned or self._turns == _MOST_TURNS:
             return natural
         self._turns += 1

@@ -84,7 +84,7 @@ def _seeds(original: Callable[..., Any], owner: Any = None) -> Any:
             _left_of_made.append(said_line(sys._getframe(1)))
             return
         generator, *given = args if owner is None else (owner, *args)
-        if any(value is not None for value in (*given, *kwargs.values())):
+        if is_seeded(given, kwargs):
             _seeded[id(generator)] = generator
         return original(*args, **kwargs)
 

@@ -4,7 +4,7 @@ their numbers, as it does those of NumPy's own generator (`drawn_by_torch`)."""
 from __future__ import annotations
 
 import inspect
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import numpy
 import torch
@@ -97,7 +97,7 @@ def _draw_of(kind: type, name: str) -> Callable[..., Any]:
     return drawn
 
 
-def is_seeded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def is_seeded(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Whether these arguments of a maker say what a generator draws."""
     return any(value is not None for value in (*args, *kwargs.values()))
 

@@ -14,8 +14,8 @@ import torch
 from torch._numpy import ndarray
 from torch.overrides import TorchFunctionMode
 
-_OF_ARRAYS = (torch.tensor, torch.as_tensor)
-_ITEMS = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
+OF_DATA = (torch.tensor, torch.as_tensor)
+ITEMS = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 # What PyTorch says where it has no array.
 _NO_ARRAY = ".numpy() is not supported for tensor subclasses."
 _USES = """abs add and array bool complex contains eq float floordiv ge getitem gt iadd iand ifloordiv imul
@@ -71,9 +71,9 @@ class _TensorsOfArrays(TorchFunctionMode):
     """Within it, PyTorch makes a tensor again of such an array."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _OF_ARRAYS and held(args[0]) is not args[0]:
+        if func in OF_DATA and held(args[0]) is not args[0]:
             return held(args[0]).clone().to((kwargs or {}).get("dtype"))
-        if func in _ITEMS:
+        if func in ITEMS:
             places = args[1] if isinstance(args[1], tuple) else (args[1],)
             args = args[0], tuple(map(held, places)), *map(held, args[2:])
         return func(*args, **(kwargs or {}))

@@ -28,7 +28,7 @@ from ... import package
 from ...step.places import innermost, is_users
 from ..graph.known_values import known_value
 from .kinds import own_modules
-from .numpy_arrays import held
+from .numpy_arrays import ITEMS, OF_DATA, held
 from .number_arguments import FULL, call_with_tensors, plain_name
 from .python_floats import NumpyNumber, ReadNumber, as_number, is_number, read_value, takes_numbers
 
@@ -94,19 +94,15 @@ class _Float(float, metaclass=_AskingTensors):
     read = staticmethod(_as_float)
 
 
-_OF_LISTS = (torch.tensor, torch.as_tensor)
-_ITEMS = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
-
-
 class NoListsOfCounts(TorchFunctionMode):
     """Within it, `t[[n, m]]` of such counts is refused: PyTorch takes a list of tensors without
     dimensions for an index of each dimension, and one of numbers for rows. A list of them may become a
     tensor, and one of them fill a tensor."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _ITEMS and any(isinstance(m, torch.Tensor) for m in _in_lists(args[1])):
+        if func in ITEMS and any(isinstance(m, torch.Tensor) for m in _in_lists(args[1])):
             raise DataDependentOutputException("index")
-        if func in _OF_LISTS and (made := _tensor_of(args[0])) is not None:
+        if func in OF_DATA and (made := _tensor_of(args[0])) is not None:
             return made.to((kwargs or {}).get("dtype"))
         if plain_name(func) in FULL and any(_is_unknown(value) for value in args[1:]):
             filling = [ReadNumber(v) if _is_unknown(v) else v for v in args[1:]]
@@ -127,7 +123,7 @@ class _SymbolsInItems(TorchFunctionMode):
     list of symbols may become a tensor."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _ITEMS:
+        if func in ITEMS:
             tensor, index, *values = args
             if any(isinstance(member, torch.SymInt) for member in _in_lists(index)):
                 index = tuple(map(_as_rows, index if isinstance(index, tuple) else (index,)))
@@ -140,7 +136,7 @@ class _SymbolsInItems(TorchFunctionMode):
                 args = *args[:2], torch.scalar_tensor(values[0], dtype=tensor.dtype)
             elif values and isinstance(values[0], ReadNumber):
                 args = *args[:2], read_value(values[0]).to(tensor.dtype)
-        if func in _OF_LISTS and (made := _tensor_of(args[0])) is not None:
+        if func in OF_DATA and (made := _tensor_of(args[0])) is not None:
             return made.to((kwargs or {}).get("dtype"))
         if not takes_numbers(func):
             args = tuple(map(_whole_as_symbol, args))
