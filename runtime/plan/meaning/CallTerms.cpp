@@ -44,6 +44,11 @@ void ProgramTerms::look(const AtenT &call) {
   }
 }
 
+bool fsdp::plan::lieAlike(const ValueT &a, const ValueT &b, uint64_t spanned) {
+  return a.shape == b.shape && a.strides == b.strides &&
+         spanned == *numElements(a.shape) * dtypeBytes(a.dtype);
+}
+
 DigestOf ProgramTerms::digestOf(const AtenT &call,
                                 std::vector<Term> &operands) {
   DigestOf digest;
@@ -53,12 +58,6 @@ DigestOf ProgramTerms::digestOf(const AtenT &call,
 }
 
 namespace {
-
-/// Whether two values have their elements at the same places, without gaps.
-bool lieAlike(const ValueT &a, const ValueT &b, uint64_t spanned) {
-  return a.shape == b.shape && a.strides == b.strides &&
-         spanned == *numElements(a.shape) * dtypeBytes(a.dtype);
-}
 
 /// Whether a padding adds rows of zeros behind the last row, and nothing else.
 bool addsRows(const AtenT &call, const ValueT &from) {
@@ -95,7 +94,7 @@ bool ProgramTerms::isChoice(const AtenT &call) {
 }
 
 void ProgramTerms::call(const AtenT &call) {
-  if (callAlike(call))
+  if (callAlike(call) || callOfTruth(call))
     return;
   std::vector<Term> operands;
   DigestOf digest = digestOf(call, operands);
@@ -112,7 +111,8 @@ void ProgramTerms::call(const AtenT &call) {
   }
 }
 
-/// The calls that are no leaf: each a rule of docs/checker.md.
+/// The calls that are no leaf: each a rule of docs/checker.md. Those of truth
+/// values are in TruthTerms.cpp.
 bool ProgramTerms::callAlike(const AtenT &call) {
   if (call.arguments.empty() ||
       call.arguments[0]->kind != ArgumentKind::Value ||
@@ -123,14 +123,7 @@ bool ProgramTerms::callAlike(const AtenT &call) {
   bool alike = lieAlike(from, to, bytesOf(source));
   bool isRowMajor = to.strides == rowMajorStrides(to.shape);
   auto each = [&](Extents extents, auto change) {
-    uint64_t size = dtypeBytes(from.dtype), other = dtypeBytes(to.dtype);
-    for (Extent &extent : extents) {
-      extent.term = change(extent.term);
-      for (uint64_t *bytes :
-           {&extent.begin, &extent.bytes, &extent.offset, &extent.rankStep})
-        *bytes = *bytes / size * other;
-    }
-    write(result, extents);
+    writeEach(result, std::move(extents), from.dtype, change);
     return true;
   };
   auto same = [&](int value) {

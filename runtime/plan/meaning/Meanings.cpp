@@ -4,6 +4,7 @@
 #include "plan/StateNames.h"
 #include "plan/check/CheckerSupport.h"
 #include "plan/meaning/ProgramTerms.h"
+#include "plan/meaning/UpdateSkips.h"
 
 #include <algorithm>
 
@@ -77,16 +78,11 @@ private:
     std::optional<Digest> added;
     const TermInfo &choice = terms[now.front().term];
     if (now.size() == 1 && choice.kind == TermInfo::Chosen &&
-        isBefore(choice.before, state)) {
-      Term given = choice.condition;
-      if (terms[given].kind == TermInfo::Cast)
-        given = terms[given].of;
-      if (skipped.count(given)) {
-        added = terms[given].digest;
-        now.front().term = choice.of;
-        uint64_t bytes = now.front().bytes;
-        now = Content(bytes, now).resolve(terms, 0, bytes);
-      }
+        isBefore(choice.before, state) && skipped.count(choice.condition)) {
+      added = terms[choice.condition].digest;
+      now.front().term = choice.of;
+      uint64_t bytes = now.front().bytes;
+      now = Content(bytes, now).resolve(terms, 0, bytes);
     }
     Digest digest =
         (DigestOf() << shared.state(state) << digestOf(terms, now)).get();
@@ -103,8 +99,6 @@ private:
   }
 
   void follow(const UpdateT &update) {
-    if (update.skip != -1)
-      skipped.insert(memory.termOf(update.skip));
     const StateT &changed = *plan.states[update.parameter];
     bool accumulates = changed.role == Role::Gradient;
     Extents local = memory.rowMajor(update.gradient);
@@ -260,16 +254,39 @@ private:
     }
   }
 
+  /// Adds to an update's digest on which captured truth value it is left out.
+  void addSkip(DigestOf &digest, int number, std::string &unknown) {
+    std::optional<Term> term = memory.termOf(number);
+    auto skip = term ? skipOf(memory.terms, *term) : std::nullopt;
+    if (!skip) {
+      unknown = "it is skipped on a number that is no truth value's";
+      return;
+    }
+    if (skip->overflow)
+      skipped.insert(*skip->overflow);
+    if (!skip->captured)
+      return;
+    bool isOfAll = skip->dims == allDims &&
+                   skip->isAccumulated == (plan.micro_batches > 1);
+    digest << memory.terms[*skip->captured].digest << uint64_t(skip->isNot)
+           << uint64_t(skip->isWhereAll && isOfAll);
+    if (memory.terms[*skip->captured].unknown)
+      unknown = *memory.terms[*skip->captured].unknown;
+  }
+
   void rule(const UpdateT &update, uint32_t parameter) {
     DigestOf digest;
+    std::string unknown;
     digest << shared.rule(update.rule) << shared.state(parameter);
     for (uint32_t s : update.states) {
       int state = shared.memberOf(s, parameter);
       digest << (state == -1 ? Digest() : shared.state(state));
     }
+    if (update.skip != -1)
+      addSkip(digest, update.skip, unknown);
     Computed &said = say(MeaningKind::Update, parameter, {}, digest.get());
+    said.unknown = unknown;
     DigestOf added;
-    std::string unknown;
     for (int number : {update.scale, update.skip})
       number == -1 ? added << uint64_t(0)
                    : added << memory.digestOf(number, unknown);
@@ -289,7 +306,7 @@ private:
   bool isLast;
   uint32_t allDims = 0;
   int now = -1;
-  std::set<Term> skipped; // on which numbers updates are skipped
+  std::set<Term> skipped; // on which truth values the whole step is skipped
   Computations found;
 };
 

@@ -155,6 +155,11 @@ ProgramTerms::Operand ProgramTerms::operandOf(int value) {
           0};
 }
 
+std::optional<Term> ProgramTerms::termOf(int value) {
+  Operand operand = operandOf(value);
+  return operand.offset ? std::nullopt : std::optional(operand.term);
+}
+
 void ProgramTerms::describe(DigestOf &digest, int i,
                             std::vector<Term> &operands) {
   const ValueT &value = *program.values[i];
@@ -162,6 +167,19 @@ void ProgramTerms::describe(DigestOf &digest, int i,
   digest << terms[operand.term].digest << operand.offset
          << uint64_t(value.dtype) << value.shape << value.strides;
   operands.push_back(operand.term);
+}
+
+void ProgramTerms::writeEach(int result, Extents extents, DType from,
+                             const std::function<Term(Term)> &change) {
+  uint64_t size = dtypeBytes(from),
+           other = dtypeBytes(program.values[result]->dtype);
+  for (Extent &extent : extents) {
+    extent.term = change(extent.term);
+    for (uint64_t *bytes :
+         {&extent.begin, &extent.bytes, &extent.offset, &extent.rankStep})
+      *bytes = *bytes / size * other;
+  }
+  write(result, extents);
 }
 
 Digest ProgramTerms::digestOf(int value, std::string &unknown) {
@@ -267,9 +285,7 @@ void ProgramTerms::exchange(const CollectiveT &c) {
   uint32_t dims = ranks > 1 ? bitsOf(plan, dimsOf(c)) : 0;
   auto sum = [&](Term term) {
     return c.op == ReduceOp::Max
-               ? terms.leaf(DigestOf() << std::string("maximum")
-                                       << terms[term].digest << uint64_t(dims),
-                            {term})
+               ? terms.largest(term, dims)
                : terms.reduced(term, dims, c.dtype, c.divisor);
   };
   switch (c.kind) {

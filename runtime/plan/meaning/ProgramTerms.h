@@ -5,6 +5,7 @@
 
 #include "plan/meaning/TermContent.h"
 
+#include <functional>
 #include <set>
 
 namespace fsdp::plan {
@@ -55,7 +56,8 @@ public:
   Extents rowMajor(int value);
   /// A term for a value and how it lies there: operators see both.
   Digest digestOf(int value, std::string &unknown);
-  Term termOf(int value) { return operandOf(value).term; }
+  /// The term that all of a value is; none: it is a part of one.
+  std::optional<Term> termOf(int value);
   /// A state's bytes, with composites as their parts.
   Extents resolve(uint32_t state);
 
@@ -89,6 +91,12 @@ private:
   void call(const AtenT &call);
   bool isChoice(const AtenT &call);
   bool callAlike(const AtenT &call);
+  bool callOfTruth(const AtenT &call);
+  bool stack(const AtenT &call, int result);
+  /// A result each of whose elements is what is made of one of `extents`, whose
+  /// elements lie alike.
+  void writeEach(int result, Extents extents, DType from,
+                 const std::function<Term(Term)> &change);
   DigestOf digestOf(const AtenT &call, std::vector<Term> &operands);
   void copy(const PieceT &piece);
   void exchange(const CollectiveT &collective);
@@ -143,6 +151,10 @@ void addCall(DigestOf &digest, const AtenT &call,
     }
   }
 }
+
+/// Whether two values have their elements at the same places, without gaps.
+/// `spanned`: the bytes of `a`.
+bool lieAlike(const ValueT &a, const ValueT &b, uint64_t spanned);
 
 /// How many elements behind its argument's first one a view's result begins; of
 /// a call whose operator is not known to be such a view, nothing. `absolute`:

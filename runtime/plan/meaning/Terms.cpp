@@ -107,7 +107,8 @@ Term Terms::make(TermInfo info) {
   auto [it, isNew] = known.emplace(key, infos.size());
   if (isNew) {
     if (info.kind != TermInfo::Leaf && info.kind != TermInfo::Zero &&
-        info.kind != TermInfo::Chosen && info.kind != TermInfo::Composite)
+        info.kind != TermInfo::Chosen && info.kind != TermInfo::Either &&
+        info.kind != TermInfo::Composite)
       info.unknown = infos[info.of].unknown;
     infos.push_back(std::move(info));
   }
@@ -163,7 +164,7 @@ template <typename Fn> Term Terms::each(Term whole, Fn change, double scale) {
 }
 
 static bool holds(DType wide, DType narrow) {
-  return wide == narrow || wide == DType::Float64 ||
+  return wide == narrow || wide == DType::Float64 || narrow == DType::Bool ||
          (wide == DType::Float32 &&
           (narrow == DType::Float16 || narrow == DType::BFloat16));
 }
@@ -240,6 +241,55 @@ Term Terms::accumulated(Term of, int state, const std::string &name) {
   info.digest =
       (DigestOf() << std::string("accumulated") << infos[of].digest << name)
           .get();
+  return make(std::move(info));
+}
+
+Term Terms::done(TermInfo::Kind kind, Term of, DigestOf digest, uint32_t dims) {
+  TermInfo info;
+  info.kind = kind;
+  info.of = of;
+  info.dims = dims;
+  info.digest = (digest << infos[of].digest << uint64_t(dims)).get();
+  return make(std::move(info));
+}
+
+Term Terms::negated(Term of) {
+  if (infos[of].kind == TermInfo::Composite)
+    return each(of, [&](Term part) { return negated(part); });
+  if (infos[of].kind == TermInfo::Not)
+    return infos[of].of;
+  return done(TermInfo::Not, of, DigestOf() << std::string("not"));
+}
+
+Term Terms::finite(Term of) {
+  return done(TermInfo::Finite, of, DigestOf() << std::string("finite"));
+}
+
+Term Terms::largest(Term of, uint32_t dims) {
+  if (of == zero() || !dims)
+    return of;
+  if (infos[of].kind == TermInfo::Composite)
+    return each(of, [&](Term part) { return largest(part, dims); });
+  // Of numbers that say whether something holds, it says whether that holds
+  // anywhere.
+  if (const TermInfo info = infos[of];
+      info.kind == TermInfo::Cast && info.from == DType::Bool)
+    return cast(largest(info.of, dims), info.from, info.to);
+  if (infos[of].kind == TermInfo::Largest && !(infos[of].dims & dims)) {
+    dims |= infos[of].dims;
+    of = infos[of].of;
+  }
+  return done(TermInfo::Largest, of, DigestOf() << std::string("largest"),
+              dims);
+}
+
+Term Terms::either(Term before, Term of) {
+  TermInfo info = infoOf(DigestOf() << std::string("either")
+                                    << infos[before].digest << infos[of].digest,
+                         {before, of});
+  info.kind = TermInfo::Either;
+  info.before = before;
+  info.of = of;
   return make(std::move(info));
 }
 

@@ -66,6 +66,10 @@ struct TermInfo {
     Reduced,     // summed over ranks, then divided by `divisor`
     Accumulated, // added to the gradient state `state`
     Chosen,      // `before` where `condition` holds, and `of` where not
+    Not,         // each truth value of `of`, the other way round
+    Finite,      // whether each element of `of` is finite
+    Largest,     // of each element, the largest of all ranks
+    Either,      // the larger of `of` and `before`
     Composite    // bytes of several terms, `parts`
   };
   Kind kind = Leaf;
@@ -75,7 +79,8 @@ struct TermInfo {
   double divisor = 1;
   uint32_t dims = 0; // mesh dimensions, by bitsOf
   int state = -1;
-  Term condition = 0, before = 0; // of Chosen
+  Term condition = 0; // of Chosen
+  Term before = 0;    // of Chosen and Either
   std::shared_ptr<const Extents> parts;
   /// Why nothing can be said of it; empty where something can.
   std::shared_ptr<const std::string> unknown;
@@ -106,6 +111,12 @@ public:
   Term divided(Term of, double divisor);
   Term reduced(Term of, uint32_t dims, DType dtype, double divisor);
   Term accumulated(Term of, int state, const std::string &name);
+  Term negated(Term of);
+  /// Of a term that is no composite.
+  Term finite(Term of);
+  Term largest(Term of, uint32_t dims);
+  /// The larger of two numbers.
+  Term either(Term before, Term of);
   /// The parts' one term where they are all of its bytes from the first on.
   Term composite(const Extents &parts);
 
@@ -113,6 +124,8 @@ private:
   TermInfo infoOf(const DigestOf &digest,
                   const std::vector<Term> &operands) const;
   Term make(TermInfo info);
+  /// What is done to each element of `of`; `digest` begins with what that is.
+  Term done(TermInfo::Kind kind, Term of, DigestOf digest, uint32_t dims = 0);
   template <typename Fn> Term each(Term composite, Fn change, double scale = 1);
 
   std::vector<TermInfo> infos;

@@ -10,7 +10,7 @@
 
 // CHECK-LABEL: func.func @step
 // CHECK: fsdp.update @sgd @always, %{{[0-9]+}} [] : tensor
-// CHECK: %[[LIST:.*]] = aten.call "stack"([%arg1, %arg2])
+// CHECK: %[[LIST:.*]] = aten.call "stack"([%{{[0-9]+}}, %{{[0-9]+}}])
 // CHECK-NEXT: %[[ZERO:.*]] = aten.call "eq.Scalar"(%[[LIST]])
 // CHECK-NEXT: %[[HAS:.*]] = aten.call "_to_copy"(%[[ZERO]]) backward {dtype = f32
 // CHECK-NEXT: %[[ANY:.*]] = fsdp.all_reduce max skip %[[HAS]]
@@ -26,13 +26,15 @@
 // CHECK: fsdp.store %{{.*}}, @fsdp.missed.1
 
 // ONE-NOT: all_reduce
-// ONE: fsdp.update @sgd.0 @w, %{{.*}} skip %arg1
+// ONE: fsdp.update @sgd.0 @w, %{{.*}} skip %{{[0-9]+}} :
 
 // FLAT: fsdp.update @sgd{{.*}} {{.*}}/flat.0", %[[G:.*]] [] {{.*}}end
 // FLAT: fsdp.update @sgd.0 {{.*}}/flat.0", %[[G]] [] skip %{{.*}}begin
 // FLAT: fsdp.update @sgd.1 {{.*}}/flat.0", %[[G]] [] skip %{{.*}}begin
 
-// FINITE: %[[OVERFLOW:.*]] = aten.call "_to_copy"(%{{.*}}) backward {dtype = f32} : (tensor<i1>)
+// FINITE: aten.call "isfinite"
+// FINITE-NEXT: aten.call "logical_not"
+// FINITE-NEXT: %[[OVERFLOW:.*]] = aten.call "_to_copy"(%{{.*}}) backward {dtype = f32} : (tensor<i1>)
 // FINITE: fsdp.update @sgd @always, %{{.*}} skip %[[OVERFLOW]]
 // FINITE: %[[BOTH:.*]] = aten.call "maximum"(%[[OVERFLOW]], %{{.*}}) backward
 // FINITE: fsdp.update @sgd.0 @w, %{{.*}} skip %[[BOTH]]
@@ -45,13 +47,20 @@
 // MICRO-NEXT: %[[NOTHING:.*]] = aten.call "mul.Scalar"(%[[ANY]]) backward {other = 0.000000e+00
 // MICRO-NEXT: fsdp.store %[[NOTHING]], @fsdp.given.0
 // MICRO-LABEL: func.func @accumulate
-// MICRO: aten.call "eq.Scalar"(%arg1)
+// MICRO: aten.call "eq.Scalar"(%{{[0-9]+}})
 // MICRO: %[[NOW:.*]] = aten.call "maximum"
 // MICRO-NEXT: fsdp.store %[[NOW]], @fsdp.given.0
 // MICRO-NOT: fsdp.missed
 
 // COMMANDS: fsdp.cmd.collective{{ +}}all_reduce {{.*}}op = #fsdp<reduce_op max>
 // COMMANDS: fsdp.cmd.update {{.*}} skip %{{.*}} : tensor<f32>
+// Each of these computes what the sequential step does: on which values it leaves an
+// update out, too.
+// RUN: fsdp-opt %s --fsdp-pipeline="mesh=2 non-finite=skip" -o /dev/null --remarks-filter=fsdp-verify-commands --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=MEANING
+// RUN: sed 's/fsdp.training {}/fsdp.training {accumulate = 2 : i64}/' %s | fsdp-opt --fsdp-pipeline="mesh=1 non-finite=skip" -o /dev/null --remarks-filter=fsdp-verify-commands --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=MEANING
+// RUN: sed 's/fsdp.training {}/fsdp.training {accumulate = 2 : i64}/' %s | fsdp-opt --fsdp-pipeline="mesh=2x2 shard-layout=flat accumulate-reduce=each" -o /dev/null --remarks-filter=fsdp-verify-commands --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=MEANING
+// MEANING: [Passed] meaning {{.*}}Function=step | Remark="computed as by the sequential step", covered=7
+// MEANING: [Missed] meaning {{.*}}Function=step {{.*}}"not shown to be the sequential step's: the sequential step has no such thing"
 module {
   fsdp.training {}
   fsdp.module "" class "M"
@@ -72,7 +81,7 @@ module {
     %n = aten.call "sub.Tensor"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
     return %n : tensor<*xf32>
   }
-  func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}, %lacks: tensor<f32> {fsdp.input = "lacks"}, %other: tensor<f32> {fsdp.input = "other"}) -> (tensor<f32> {fsdp.output = "loss"}) {
+  func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}, %first: tensor<i1> {fsdp.input = "first"}, %second: tensor<i1> {fsdp.input = "second"}) -> (tensor<f32> {fsdp.output = "loss"}) {
     %0 = fsdp.load @always : tensor<4xf32>
     %1 = fsdp.load @w : tensor<4xf32>
     %2 = fsdp.load @v : tensor<4xf32>
@@ -83,6 +92,10 @@ module {
     %g0 = aten.call "mul.Tensor"(%x, %one) backward : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
     %g1 = aten.call "mul.Tensor"(%g0, %0) backward : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
     %g2 = aten.call "mul.Tensor"(%g1, %2) backward : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %none = aten.call "logical_not"(%first) backward : (tensor<i1>) -> tensor<i1>
+    %lacks = aten.call "_to_copy"(%none) backward {dtype = f32} : (tensor<i1>) -> tensor<f32>
+    %nothing = aten.call "logical_not"(%second) backward : (tensor<i1>) -> tensor<i1>
+    %other = aten.call "_to_copy"(%nothing) backward {dtype = f32} : (tensor<i1>) -> tensor<f32>
     fsdp.update @sgd @always, %g0 [] : tensor<4xf32>
     fsdp.update @sgd.0 @w, %g1 [] skip %lacks : tensor<f32> : tensor<4xf32>
     fsdp.update @sgd.1 @v, %g2 [] skip %other : tensor<f32> : tensor<4xf32>
