@@ -26,7 +26,7 @@ from .state.reached import Reached
 from .state.replaced_buffers import NeedsCopies
 from .state.trials import Trials
 from .state.without_values import raised_by_step
-from .values.drawn_by_torch import note_drawn
+from .values.draws import note_drawn
 from .values.python_floats import as_number
 from .values.value_checks import AnyNumber
 

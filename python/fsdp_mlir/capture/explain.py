@@ -87,8 +87,8 @@ _READ_BY_CODE = (
     "make one tensor by torch.stack; a kernel of your own, make an operator by torch.library.custom_op"
 )
 _GENERATOR = (
-    "the step draws random numbers from a torch.Generator of its own, which no plan keeps; leave out "
-    "generator=, and the run's own generator is drawn from"
+    "the step draws random numbers from a torch.Generator that it makes or seeds, which no plan keeps; "
+    "leave out generator=, and the run's own generator is drawn from, or seed it in front of the step"
 )
 _LEFT = (
     "the step computes with a tensor that an earlier run has left in Python state, as in an object, a "

@@ -34,7 +34,9 @@ from .padding.rules import rule_of
 from .padding.static_sizes import make_static
 from .running import RunStep, run_and_differentiate
 from .state.backward_updates import return_what_backward_writes
+from .state.generators import held_by_torch
 from .state.python_state import PythonState
+from .state.reached import Reached
 from .state.state_kept import StateKept, kept_refusal
 from .state.trials import Trials
 from .state.without_values import ON_VALUES, raised_by_step
@@ -67,6 +69,21 @@ def traced_step(
         raise
     except Exception as error:
         followed = error
+    names.forget_constants(constants)
+    with held_by_torch(Reached(loss).places):
+        return _as_it_runs(loss, inputs, names, fake_mode, samples, followed)
+
+
+def _as_it_runs(
+    loss: StepLoss,
+    inputs: Mapping[str, torch.Tensor],
+    names: StateNames,
+    fake_mode: Any,
+    samples: Optional[int],
+    followed: Exception,
+) -> JointGraph:
+    """The graph of a step that Dynamo does not follow, for which it gave the reason `followed`."""
+    constants = len(names.constants)
     state = PythonState(loss)
 
     def run(sizes_by_values: bool, whole_numbers: bool = False) -> JointGraph:

@@ -86,11 +86,16 @@ def test_python_state_that_decides() -> None:
     assert_trains_as_eager(lambda: Alternates(8, 3))
 
 
-@pytest.mark.provokes("FSDP-E0207")
-def test_random_numbers_of_a_generator(tmp_path: pathlib.Path) -> None:
-    generator = torch.Generator().manual_seed(5)
+GENERATOR = torch.Generator()
 
+
+@pytest.mark.provokes("FSDP-E0207")
+@pytest.mark.parametrize("made", [torch.Generator, lambda: GENERATOR])
+def test_random_numbers_of_a_generator_that_the_step_seeds(
+    tmp_path: pathlib.Path, made: Callable[[], torch.Generator]
+) -> None:
     def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        generator = made().manual_seed(5)
         return F.cross_entropy(model(x + torch.randn(x.shape, generator=generator)), y)
 
     text = r"^test_run_capture.py:\d+: the step draws .* from a torch.Generator .* leave out generator="

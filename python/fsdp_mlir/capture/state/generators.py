@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import random
 import sys
 from types import FrameType
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional
 
 import numpy
+import torch
 
 from ... import package
 from ...step.places import in_short
+from ..values.drawn_by_torch import of_held
+from ..values.held_generators import holding
+from ..values.made_generators import OF_KIND, Made
 from .places import Place
 
-GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
+GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator, torch.Generator)
+
+
+@contextlib.contextmanager
+def held_by_torch(places: Iterable[Place]) -> Iterator[None]:
+    """Within it, the generators in these places draw from the run's own seed."""
+    stand_ins: dict[int, Made] = {}
+    with contextlib.ExitStack() as stack:
+        for place in places:
+            held = place.read()
+            if type(held) in OF_KIND:
+                stack.callback(place.put, held)
+                place.put(stand_ins.setdefault(id(held), Made(held, of_held)))
+            elif isinstance(held, torch.Generator) and id(held) not in stand_ins:
+                stack.enter_context(holding(held))
+        yield
 
 
 class Generators:
@@ -64,6 +84,8 @@ class Generators:
 
 
 def _state(generator: Any) -> bytes:
+    if isinstance(generator, torch.Generator):
+        return pickle.dumps(generator.get_state().tolist())
     if isinstance(generator, numpy.random.Generator):
         return pickle.dumps(generator.bit_generator.state)
     is_pythons = isinstance(generator, random.Random)

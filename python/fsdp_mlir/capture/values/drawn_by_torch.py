@@ -13,23 +13,12 @@ from unittest import mock
 
 import numpy
 
-from ...errors import note
-from ...step.places import at_line, is_pythons, is_users, said_line
+from ...step.places import is_pythons, is_users, said_line
 from .array_draws import arrays_by_torch
-from .draws import OF_NUMPY, OF_PYTHON, NoDraw
+from .draws import OF_NUMPY, OF_PYTHON, NoDraw, note_drawn
+from .held_generators import draws_of_held
 from .kinds import has_drawn
 from .made_generators import BIT_GENERATORS, MAKERS, Made, OfKind, has_unknown, is_seeded
-
-_TEXT = (
-    "random numbers of Python or NumPy are drawn by torch, from the run's own seed: distributed alike, "
-    "and others than eager's"
-)
-
-
-def note_drawn(line: str) -> None:
-    """Says that what is drawn on a line is others than eager's."""
-    note(at_line(line, _TEXT))
-
 
 # Of the run of a step that is on, or was the last: the generators that it has seeded, by identity, which
 # give the same in each step and live as long as it, and where it has drawn what torch does not draw.
@@ -91,6 +80,12 @@ def _seeds(original: Callable[..., Any], owner: Any = None) -> Any:
     return seed
 
 
+def of_held(original: Callable[..., Any], draw: Callable[..., Any], generator: Any) -> Any:
+    """What stands in for a method of a generator that the step has."""
+    is_seed = original.__name__ == "seed"
+    return _seeds(original, generator) if is_seed else _by_torch(original, draw, generator)
+
+
 def _of_made(original: Callable[..., Any], draw: Callable[..., Any], generator: Any) -> Any:
     """What stands in for a method of a generator that the step has made without a seed."""
 
@@ -99,8 +94,7 @@ def _of_made(original: Callable[..., Any], draw: Callable[..., Any], generator: 
         _left_of_made.append(said_line(sys._getframe(2)))
         return original(*args, **kwargs)
 
-    is_seed = original.__name__ == "seed"
-    return _seeds(original, generator) if is_seed else _by_torch(left, draw, generator)
+    return of_held(left, draw, generator)
 
 
 def _makes(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -196,4 +190,5 @@ def drawn_by_torch() -> Iterator[None]:
         for name, method in _METHODS.items():
             stack.enter_context(mock.patch.object(random.Random, name, method))
         stack.enter_context(arrays_by_torch())
+        stack.enter_context(draws_of_held())
         yield

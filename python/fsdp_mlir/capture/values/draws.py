@@ -15,7 +15,8 @@ import numpy
 import torch
 from torch import distributions
 
-from ...step.places import innermost, is_users, said_line
+from ...errors import note
+from ...step.places import at_line, innermost, is_users, said_line
 from .array_draws import Array, numbers_of
 from .decisions import ask, is_answering
 from .python_floats import NumpyNumber, is_number
@@ -26,6 +27,15 @@ _MOST_WAYS = 8
 
 class NoDraw(Exception):
     """Raised where torch draws nothing like what a function is asked for."""
+
+
+def note_drawn(line: str, of: str = "Python or NumPy") -> None:
+    """Says that what is drawn on a line is others than eager's."""
+    what = (
+        f"random numbers of {of} are drawn by torch, from the run's own seed: distributed alike, and "
+        "others than eager's"
+    )
+    note(at_line(line, what))
 
 
 def _parameters(size: Any, *values: Any) -> tuple[torch.Tensor, ...]:

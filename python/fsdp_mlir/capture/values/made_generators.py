@@ -48,7 +48,7 @@ _OF_GENERATORS = {
     "integers": _integers,
     **{name: _of_dtype(OF_NUMPY[name]) for name in ("random", "standard_normal")},
 }
-_OF_KIND = {numpy.random.Generator: _OF_GENERATORS, numpy.random.RandomState: OF_NUMPY}
+OF_KIND = {numpy.random.Generator: _OF_GENERATORS, numpy.random.RandomState: OF_NUMPY}
 # What makes generators, and what generators of NumPy's are made of.
 MAKERS: tuple[Callable[..., Any], ...] = (numpy.random.default_rng, numpy.random.RandomState)
 BIT_GENERATORS: tuple[type, ...] = tuple(
@@ -83,7 +83,7 @@ class Made:
 
 
 def _draw_of(kind: type, name: str) -> Callable[..., Any]:
-    draw = _OF_KIND[kind].get(name)
+    draw = OF_KIND[kind].get(name)
 
     def drawn(*args: Any, **kwargs: Any) -> Any:
         if draw is None:
