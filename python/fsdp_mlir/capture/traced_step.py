@@ -42,7 +42,7 @@ from .state.trials import Trials
 from .state.without_values import ON_VALUES, raised_by_step
 from .step_loss import StepLoss, check_outputs
 from .values.decisions import ValuesDecide
-from .values.python_numbers import has_parts, parts_are_whole
+from .values.python_numbers import Parts, parts
 from .ways.both_ways import BothWays
 from .ways.ways import without_loss
 
@@ -154,14 +154,14 @@ def _of_whole_numbers(run: Callable[..., JointGraph]) -> JointGraph:
         give_static_sizes(traced)
         return traced
 
-    has_parts()
-    try:
-        return static()
-    except (ExportError, GuardOnDataDependentSymNode):
-        if not has_parts():
-            raise
-        with parts_are_whole():
+    with parts() as known:
+        try:
             return static()
+        except (ExportError, GuardOnDataDependentSymNode):
+            if not known.were_met:
+                raise
+    with parts(are_whole=True):
+        return static()
 
 
 def _both_ways(
@@ -189,25 +189,20 @@ def _both_ways(
         give_static_sizes(traced)
         return traced
 
-    has_parts()
-    for whole_numbers, parts in (
-        (False, contextlib.nullcontext),
-        (True, contextlib.nullcontext),
-        (True, parts_are_whole),
-    ):
-        is_last = parts is parts_are_whole
-        if is_last and not has_parts():
+    known = Parts()
+    for whole_numbers, are_whole in ((False, False), (True, False), (True, True)):
+        if are_whole and not known.were_met:
             break
         try:
             ways = functools.partial(trace, whole_numbers), functools.partial(trials, whole_numbers)
-            with parts():
+            with parts(are_whole) as known:
                 return BothWays(*ways).traced()
         except ON_VALUES as error:
             refusal = explain_capture_error(error, error)
         except GuardOnDataDependentSymNode as error:
             refusal = explain_capture_error(error, own)
         except ValuesDecide as error:
-            if not whole_numbers or is_last:
+            if not whole_numbers or are_whole:
                 raise
             refusal = error
         except (ExportError, StateKept, SettledChanged):

@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from .kinds import own_modules
 from .numpy_arrays import held
+from .stand_in_types import StandInType, stand_in_for
 
 _KINDS = "BFloat16 Bool Byte Char Double Float Half Int Long Short".split()
 
@@ -24,25 +25,19 @@ def _of_array(args: tuple[Any, ...], dtype: torch.dtype) -> Any:
     return tensor.detach().clone().to(dtype)
 
 
-class _StandsIn(type):
-    """Of a class that stands in for such a type, which is no class: equal to it but for arrays."""
+def _of_type(original: Any) -> StandInType:
+    """What stands in for such a type, which is no class: equal to it but for arrays."""
 
-    original: Any
+    def make(*args: Any, **kwargs: Any) -> Any:
+        made = _of_array(args, original.dtype)
+        return original(*args, **kwargs) if made is None else made
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        made = _of_array(args, cls.original.dtype)
-        return cls.original(*args, **kwargs) if made is None else made
-
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, cls.original)
-
-    def __getattr__(cls, name: str) -> Any:
-        return getattr(cls.original, name)
+    return stand_in_for(original, make)
 
 
 # By the identity of what they stand in for.
 _STAND_INS = {
-    id(original): _StandsIn(original.__name__, (), {"original": original})
+    id(original): _of_type(original)
     for original in (getattr(torch, f"{kind}Tensor") for kind in _KINDS)
 }
 
@@ -53,7 +48,7 @@ class _OldMethods(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.Tensor.type:
-            args = tuple(a.original if isinstance(a, _StandsIn) else a for a in args)
+            args = tuple(a.original if isinstance(a, StandInType) else a for a in args)
         elif func is torch.Tensor.resize_ and len(args) > 1 and not kwargs:
             size = args[1] if isinstance(args[1], (tuple, list)) else args[1:]
             if args[0].shape == tuple(size):

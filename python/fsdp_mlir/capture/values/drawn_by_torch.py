@@ -18,7 +18,8 @@ from .array_draws import arrays_by_torch
 from .draws import OF_NUMPY, OF_PYTHON, NoDraw, note_drawn
 from .held_generators import draws_of_held
 from .kinds import has_drawn
-from .made_generators import BIT_GENERATORS, MAKERS, Made, OfKind, has_unknown, is_seeded
+from .made_generators import BIT_GENERATORS, MAKERS, Made, has_unknown, is_seeded
+from .stand_in_types import StandInType, stand_in_for
 
 # Of the run of a step that is on, or was the last: the generators that it has seeded, by identity, which
 # give the same in each step and live as long as it, and where it has drawn what torch does not draw.
@@ -105,7 +106,7 @@ def _makes(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original, updated=())
     def make(*args: Any, **kwargs: Any) -> Any:
         frame = sys._getframe(1)
-        if frame.f_code is OfKind.__call__.__code__:
+        if frame.f_code is StandInType.__call__.__code__:
             frame = frame.f_back
         path = frame.f_code.co_filename
         if not is_users(path) or is_pythons(path):
@@ -117,9 +118,7 @@ def _makes(original: Callable[..., Any]) -> Callable[..., Any]:
         _left_of_made.append(said_line(frame))
         return original()
 
-    if not isinstance(original, type):
-        return make
-    return OfKind(original.__name__, (), {"original": original, "make": staticmethod(make)})
+    return stand_in_for(original, make) if isinstance(original, type) else make
 
 
 def _no_draw(*args: Any, **kwargs: Any) -> Any:

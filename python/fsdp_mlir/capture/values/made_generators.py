@@ -105,22 +105,3 @@ def is_seeded(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
 def has_unknown(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether one of them is a number that differs from step to step."""
     return any(isinstance(value, _READ) for value in (*args, *kwargs.values()))
-
-
-class OfKind(type):
-    """Of a class that stands in for one whose objects it makes otherwise."""
-
-    original: type
-    make: Callable[..., Any]
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return cls.make(*args, **kwargs)
-
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, cls.original)
-
-    def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other, cls.original)
-
-    def __getattr__(cls, name: str) -> Any:
-        return getattr(cls.original, name)

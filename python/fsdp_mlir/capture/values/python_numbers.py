@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import contextvars
+import dataclasses
 import functools
 import math
 import operator
@@ -204,27 +205,31 @@ def _as_place(place: Any) -> Any:
     return place if symbol is None else symbol
 
 
-_seen_parts = [False]
+@dataclasses.dataclass
+class Parts:
+    """Parts such as `x[at : at + 8]`, of which nobody knows whether they have 8 elements.
+
+    Attributes:
+        are_whole: whether they have, as code needs that asks how many there are. A step of a plan whose
+            part has fewer ends with an error.
+        were_met: whether a step has had one.
+    """
+
+    are_whole: bool = False
+    were_met: bool = False
 
 
-def has_parts() -> bool:
-    """Whether a step has had such a part since this was asked last (`parts_are_whole`)."""
-    seen, _seen_parts[0] = _seen_parts[0], False
-    return seen
-
-
-_parts_are_whole = contextvars.ContextVar("_parts_are_whole", default=False)
+_parts = contextvars.ContextVar("_parts", default=Parts())
 
 
 @contextlib.contextmanager
-def parts_are_whole() -> Iterator[None]:
-    """Within it, `x[at : at + 8]` has 8 elements, as code needs that asks how many there are. A step of a
-    plan whose part has fewer ends with an error."""
-    token = _parts_are_whole.set(True)
+def parts(are_whole: bool = False) -> Iterator[Parts]:
+    """Those of the steps that run within it."""
+    token = _parts.set(Parts(are_whole))
     try:
-        yield
+        yield _parts.get()
     finally:
-        _parts_are_whole.reset(token)
+        _parts.reset(token)
 
 
 def _length_of(place: Any) -> Optional[int]:
@@ -239,8 +244,8 @@ def _length_of(place: Any) -> Optional[int]:
         length = int(expression) if expression.is_Integer else None
     if length is None or length <= 0:
         return None
-    _seen_parts[0] = True
-    return length if _parts_are_whole.get() else None
+    _parts.get().were_met = True
+    return length if _parts.get().are_whole else None
 
 
 def _part(tensor: torch.Tensor, index: tuple[Any, ...]) -> torch.Tensor:
