@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import sys
 from types import FrameType
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
 from unittest import mock
 
 import sympy
@@ -65,16 +65,20 @@ class Asked:
     answer: bool
 
 
+# What a step is told that asks on a line; with a number, the time after so many on that line.
+Usual = dict[Union[str, tuple[str, int]], bool]
+
+
 class Answers:
-    """What a step is told that asks, in order; behind the last answer that is given, what `usual` has
-    for the line, or True.
+    """What a step is told that asks, in order; behind the last answer that is given, what is `usual`, or
+    True.
 
     Attributes:
         asked: by the last run.
         leaves_state: whether a run has left something in Python.
     """
 
-    def __init__(self, given: Sequence[bool], usual: Mapping[str, bool]) -> None:
+    def __init__(self, given: Sequence[bool], usual: Usual) -> None:
         self._given = tuple(given)
         self._usual = usual
         self.leaves_state = False
@@ -131,7 +135,9 @@ class Answers:
     def of_condition(self, condition: torch.Tensor, line: str) -> bool:
         """The answer to a condition, a truth value without dimensions, that is asked for on a line."""
         place = len(self.asked)
-        answer = self._given[place] if place < len(self._given) else self._usual.get(line, True)
+        before = self.lines.count(line)
+        usual = self._usual.get((line, before), self._usual.get(line, True))
+        answer = self._given[place] if place < len(self._given) else usual
         self.asked.append(Asked(condition, line, answer))
         return answer
 

@@ -137,14 +137,26 @@ class Apart:
         """The way on which each line decides as it does where more is computed: changes leave summands
         out of a gradient, and add none."""
         for line in dict.fromkeys(way.lines):
-            usual = self._ways.usual.get(line, True)
-            self._ways.usual[line] = not usual
-            other = self._ways.way(())
+            usual = dict(self._ways.usual)
+            other = self._turned(line)
             if other.results is not None and _size(other) > _size(way):
                 way = other
             else:
-                self._ways.usual[line] = usual
+                self._ways.usual = usual
         return way
+
+    def _turned(self, line: str) -> Way:
+        """The way on which a line decides otherwise than is usual, but for those of several times that
+        would end it in an error, as a number that stands for no expert does."""
+        answer = self._ways.usual.get(line, True)
+        self._ways.usual[line] = not answer
+        while True:
+            way = self._ways.way(())
+            last = line, way.lines.count(line) - 1
+            may_turn = way.lines[-1:] == (line,) and last[1] > 0 and last not in self._ways.usual
+            if way.results is not None or not may_turn:
+                return way
+            self._ways.usual[last] = answer
 
     def _found(self) -> Iterator[_Place]:
         begin = 0

@@ -12,8 +12,9 @@ import torch
 from .shared_values import Value
 
 _aten = torch.ops.aten
-# So many calls deep two summands are compared: which weights and rows they are computed with says whose
-# they are, and what lies deeper is changed by what other uses of the value give.
+# So many calls deep two summands are compared, but for calls of one gradient alone, as its views: which
+# weights and rows they are computed with says whose they are, and what lies deeper is changed by what
+# other uses of the value give.
 _DEPTH = 6
 
 
@@ -80,10 +81,18 @@ def _looks(value: Value) -> set[Value]:
     found: set[Value] = set()
     level = {value}
     for _ in range(_DEPTH):
+        level = set(map(_of_several, level))
         below = {operand for gradient in level for operand in gradient.operands}
         level = {operand for operand in below if operand.is_backward}
         found |= below - level
     return found
+
+
+def _of_several(gradient: Value) -> Value:
+    """The first call below that a gradient is of more than one value, or of none."""
+    while len(operands := gradient.operands) == 1 and operands[0].is_backward:
+        gradient = operands[0]
+    return gradient
 
 
 def _likeness(one: set[Value], other: set[Value]) -> float:

@@ -25,7 +25,7 @@ from ..running import RunStep
 from ..state.begun import Made
 from ..state.untaken import untaken
 from ..step_loss import ResultRefused, check_outputs
-from ..values.decisions import Answers, ValuesDecide, answering, asked, is_answering
+from ..values.decisions import Answers, Usual, ValuesDecide, answering, asked, is_answering
 from .shared_values import Results, SharedValues, Value
 
 # So many ways through a step are traced, or through a place of it that stands apart: each takes the
@@ -139,8 +139,7 @@ class Ways:
         first: the graph of the first way with a loss.
         saving: lines that would have saved something.
         with_loss: those that give one, by what they are told.
-        usual: by line, what a step is told behind the answers that it is given; where there is no
-            line, True.
+        usual: what a step is told behind the answers that it is given (`decisions.Usual`).
     """
 
     def __init__(self, trace: Callable[[], JointGraph]) -> None:
@@ -148,7 +147,7 @@ class Ways:
         self.first: Optional[JointGraph] = None
         self.saving: dict[str, None] = {}
         self.with_loss: dict[tuple[bool, ...], Way] = {}
-        self.usual: dict[str, bool] = {}
+        self.usual: Usual = {}
         self._trace = trace
 
     def way(self, given: Sequence[bool]) -> Way:
