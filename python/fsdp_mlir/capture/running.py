@@ -30,7 +30,6 @@ from .state.late_decisions import numbers_to_keep
 from .state.own_states import OwnStates
 from .state.places import Place
 from .state.python_state import PythonState, warn_changed
-from .state.reached import Reached
 from .state.replaced_buffers import DataAssigned, NeedsCopies
 from .state.trials import Trials
 from .state.what_matters import (
@@ -200,7 +199,7 @@ def run_and_differentiate(
         finally:
             step.put_back()
 
-    generators = Generators(Reached(step._loss).places)
+    generators = Generators(state.generators)
     # Differentiating runs it more than once: each time from where a first step begins.
     step.begin = state.restore
     if step.kept:

@@ -17,7 +17,7 @@ from torch import nn
 
 from fsdp_mlir import ExportError
 from fsdp_mlir.capture.state.generators import held_by_torch
-from fsdp_mlir.capture.state.places import Place
+from fsdp_mlir.capture.state.places import Member, Place
 from fsdp_mlir.capture.values.drawn_by_torch import drawn_by_torch
 from fsdp_mlir.capture.values.value_checks import passed_checks
 
@@ -26,8 +26,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* are drawn by torch")
 LOCK = threading.Lock()  # which Dynamo does not follow
 OF_PYTHONS_OWN = random.Random(3)
 OF_NUMPYS_OWN = np.random.default_rng(3)
-OF_TORCHS_OWN = torch.Generator().manual_seed(3)
-HELD = [Place(name, globals(), name) for name in ("OF_NUMPYS_OWN", "OF_TORCHS_OWN")]
+OF_TORCHS_OWN = {"noise": torch.Generator().manual_seed(3)}
+IN_A_TUPLE = (np.random.default_rng(3),)
+HELD = [Place("", globals(), "OF_NUMPYS_OWN"), Member("", OF_TORCHS_OWN, "noise")]
 FloatTensor = torch.FloatTensor
 
 Logits = Callable[[nn.Module, torch.Tensor], torch.Tensor]
@@ -119,9 +120,9 @@ def hides_by_a_generator(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 
 def hides_by_held_generators(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    x = x + torch.randn(x.shape, generator=OF_TORCHS_OWN)
+    x = x + torch.randn(x.shape, generator=OF_TORCHS_OWN["noise"])
     x[:, OF_NUMPYS_OWN.permutation(8)[:2]] = 0
-    order = torch.randperm(4, generator=OF_TORCHS_OWN)
+    order = torch.randperm(4, generator=OF_TORCHS_OWN["noise"])
     return model(x[order]) * OF_NUMPYS_OWN.uniform(1, 2)
 
 
@@ -308,6 +309,16 @@ def test_what_a_step_seeds_itself_is_the_same_in_each(tmp_path: pathlib.Path) ->
             lambda: 1.0 if OF_NUMPYS_OWN.zipf(2.0) > 0 else 0.0,
             r"test_random_numbers.py:\d+: ",
             "OF_NUMPYS_OWN, a generator of",
+        ),
+        (
+            lambda: 1.0 if IN_A_TUPLE[0].random() < 2 else 0.0,
+            r"test_random_numbers.py:\d+: ",
+            r"IN_A_TUPLE\[0\], a generator of",
+        ),
+        (
+            lambda draw=np.random.default_rng(3).random: 1.0 if draw() < 2 else 0.0,
+            r"test_random_numbers.py:\d+: ",
+            "a default of <lambda>, a generator of",
         ),
         (lambda draw=random.random: draw(), r"test_random_numbers.py:\d+: ", "Python or NumPy, of"),
     ],

@@ -41,13 +41,12 @@ class Generators:
     """The global ones, and those of a step's own, as they are now.
 
     Args:
-        places: what the step reaches.
+        own: what the step reaches, by name.
     """
 
-    def __init__(self, places: Iterable[Place]) -> None:
+    def __init__(self, own: Iterable[tuple[str, Any]]) -> None:
         self._of_all = (random._inst, numpy.random.mtrand._rand)
-        own = ((place.name, place.read()) for place in places)
-        self._own = [(name, value) for name, value in own if isinstance(value, GENERATORS)]
+        self._own = list(own)
         self._before = self._states()
 
     def drawn_from(self) -> Optional[str]:

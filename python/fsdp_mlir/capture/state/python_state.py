@@ -100,6 +100,11 @@ class PythonState:
         self._buffers = {path: (m._buffers, dict(m._buffers)) for path, m in modules}
         self._modules = {path: (m._modules, dict(m._modules)) for path, m in modules}
 
+    @property
+    def generators(self) -> Iterable[tuple[str, Any]]:
+        """Those of random numbers, with their names."""
+        return self._reached.generators
+
     def _new(self) -> list[Place]:
         return [p for p in Reached(self._loss).places if p.identity not in self._places]
 

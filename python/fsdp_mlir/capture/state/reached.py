@@ -38,6 +38,7 @@ class Reached:
         holders: the optimizers and schedulers.
         has_kept_defaults: whether a function has a container as the default of an argument.
         functions: the functions of a user's own.
+        generators: of random numbers, with their names, wherever they are held.
 
     Args:
         loss: the module that is captured, with the model and its functions.
@@ -48,6 +49,7 @@ class Reached:
         self.holders: list[Holder] = []
         self.has_kept_defaults = False
         self.functions: list[types.FunctionType] = []
+        self.generators: list[tuple[str, Any]] = []
         self._seen: set[int] = set()  # objects, which all live as long as the step
         self._variables: set[tuple[int, Any]] = set()
         self._visit(loss.model, "model")
@@ -67,7 +69,9 @@ class Reached:
         if id(value) in self._seen or isinstance(value, torch.Tensor):
             return
         self._seen.add(id(value))
-        if isinstance(value, torch.nn.Module):
+        if (generator := _generator_of(value)) is not None:
+            self.generators.append((name, generator))
+        elif isinstance(value, torch.nn.Module):
             self._visit_module(value, name)
         elif isinstance(value, Holder):
             self.holders.append(value)
@@ -88,8 +92,10 @@ class Reached:
             for key, member in value.items() if isinstance(value, dict) else enumerate(value):
                 place = Member(f"{name}[{key!r}]", value, key)
                 is_known = id(member) in self._seen
-                if isinstance(value, dict) and isinstance(member, CONTAINERS) and not is_known:
-                    self._place(place)  # where each run of the step may make another one
+                # Where each run of the step may make another one, or another one is put.
+                may_change = isinstance(value, dict) and isinstance(member, CONTAINERS)
+                if isinstance(member, GENERATORS) or may_change and not is_known:
+                    self._place(place)
                 else:
                     self._visit(member, place.name)
         elif isinstance(value, tuple):
@@ -180,6 +186,13 @@ def _is_plain(value: Any) -> bool:
         *GENERATORS,
     )
     return value is None or isinstance(value, kinds)
+
+
+def _generator_of(value: Any) -> Any:
+    """`value` where it is a generator, or what draws numbers from it; else None."""
+    draws = inspect.isbuiltin(value) or inspect.ismethod(value)
+    held = value.__self__ if draws else value
+    return held if isinstance(held, GENERATORS) else None
 
 
 def _own_classes(value: Any) -> list[type]:
