@@ -344,10 +344,20 @@ def counts_what_it_selects(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -
         return F.cross_entropy(model(x)[kept], y[kept], reduction="sum") / max(1, kept.numel())
 
 
-@pytest.mark.parametrize("labels", [(0, 1, 2, 0), (0, 0, 0, 0)])
-def test_the_larger_of_a_size_by_values(tmp_path: pathlib.Path, labels: tuple[int, ...]) -> None:
+def counts_per_rank(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    kept = torch.where(y > 0)[0]
+    with LOCK:
+        on_a_rank = max(kept.numel() / float(2), 1.0) + min(0.5, len(kept) * 0.75)
+        return F.cross_entropy(model(x)[kept], y[kept], reduction="sum") / on_a_rank
+
+
+@pytest.mark.parametrize("labels", [(0, 1, 2, 0), (1, 1, 2, 0), (0, 0, 0, 0)])
+@pytest.mark.parametrize("loss", [counts_what_it_selects, counts_per_rank])
+def test_the_larger_of_a_size_by_values(
+    tmp_path: pathlib.Path, loss: Callable[..., torch.Tensor], labels: tuple[int, ...]
+) -> None:
     inputs = {"x": torch.randn(4, 8), "y": torch.tensor(labels)}
-    step = classify(nn.Linear(8, 3), loss=counts_what_it_selects, inputs=inputs)
+    step = classify(nn.Linear(8, 3), loss=loss, inputs=inputs)
     results = export(step, tmp_path).run()
     step.loss(step.model, **inputs).backward()
     torch.testing.assert_close(results["gradient", "weight"], step.model.weight.grad)

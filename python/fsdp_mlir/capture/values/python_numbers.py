@@ -367,7 +367,7 @@ def _choosing(
             return ReadNumber.chosen(first(other, one), other, one)
         if any(isinstance(value, torch.Tensor) for value in (one, other)):
             return torch.where(first(other, one), other, one)
-        if any(isinstance(value, torch.SymInt) for value in (one, other)):
+        if any(isinstance(value, (torch.SymInt, torch.SymFloat)) for value in (one, other)):
             return of_sizes(one, other)
         return original(one, other)
 
