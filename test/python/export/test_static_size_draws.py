@@ -1,6 +1,7 @@
 """Tests of random numbers that are drawn for as many elements as a mask holds for."""
 
 import pathlib
+from typing import Callable
 
 import pytest
 import torch
@@ -34,6 +35,36 @@ def test_draws_for_as_many_as_a_mask_holds_for(tmp_path: pathlib.Path) -> None:
     for mask in MASKS:
         exported.weights["fsdp.input.m"] = batch(mask)["m"]
         assert (exported.run()["loss", ""] > 0) == (mask != "none")
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        lambda h: torch.zeros_like(h).uniform_(0.5, 1),
+        lambda h: torch.empty_like(h).normal_(1, 2),
+        lambda h: torch.empty_like(h).log_normal_(),
+        lambda h: torch.empty_like(h).cauchy_(),
+        lambda h: torch.empty_like(h).geometric_(0.5),
+        lambda h: torch.normal(h.detach(), 1 / h.detach().abs()),
+        lambda h: torch.bernoulli(1 / (1 + h.detach().abs())),
+        lambda h: torch.empty_like(h).bernoulli_(1 / h.detach().abs().clamp_min(1)),
+        lambda h: F.gumbel_softmax(h, hard=True),  # by exponential_
+    ],
+)
+def test_draws_for_each_element(tmp_path: pathlib.Path, drawn: Callable[[Tensor], Tensor]) -> None:
+    """Eager draws the same where the mask holds for all."""
+
+    def body(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+        h = model.layer(x[m])
+        return (h * drawn(h)).sum()
+
+    step = step_of(body)
+    exported = export(step, tmp_path)
+    torch.manual_seed(5)  # as the exported step is run
+    compare(step, exported, batch("all"))
+    for mask in MASKS:
+        exported.weights["fsdp.input.m"] = batch(mask)["m"]
+        assert exported.run()["loss", ""].isfinite()
 
 
 def test_draws_of_what_counts(tmp_path: pathlib.Path) -> None:

@@ -1,5 +1,5 @@
-"""`randint` and `randperm` where a size depends on values: numbers are drawn for as many elements as
-there can be, and the first of them count."""
+"""Random numbers where a size depends on values: they are drawn for as many elements as there can be,
+and the first of them count."""
 
 from __future__ import annotations
 
@@ -38,4 +38,23 @@ def _randperm(form: StaticForm, node: fx.Node) -> fx.Node:
     return form.call(aten.index_select.default, order, 0, places)
 
 
-DRAWS: dict[str, Rule] = {"randint": _randint, "randperm": _randperm}
+def _filling(**fills: float) -> Rule:
+    """The rule of draws whose kernels check their operands, as deviations that are not negative and
+    probabilities: padding, which may hold anything, is filled with these."""
+
+    def rule(form: StaticForm, node: fx.Node) -> fx.Node:
+        values = arguments_of(node)
+        tensors = [name for name in fills if form.is_tensor(values.get(name))]
+        return form.again(
+            node, **{name: form.filled(values[name], fills[name]) for name in tensors}
+        )
+
+    return rule
+
+
+DRAWS: dict[str, Rule] = {
+    "bernoulli": _filling(self=0, p=0),
+    "normal": _filling(std=1),
+    "randint": _randint,
+    "randperm": _randperm,
+}

@@ -42,14 +42,14 @@ def rule_of(op: Any) -> Optional[Rule]:
 _MIXES = "it mixes elements along the dimension of that size"
 # Each element of the result is one of the operands', at the same place; PyTorch's tag is missing.
 _POINTWISE = frozenset(
-    """_conj _conj_physical _neg_view _prelu_kernel _prelu_kernel_backward _to_copy alias bernoulli
-    complex copy copysign detach elu_backward empty_like
-    fake_quantize_per_tensor_affine_cachemask fill floor_divide full_like hardshrink_backward
-    hardsigmoid_backward hardswish hardswish_backward hardtanh_backward imag ldexp leaky_relu
-    leaky_relu_backward lift_fresh_copy log_sigmoid_backward log_sigmoid_forward masked_fill
-    mish_backward native_dropout ones_like polar rand_like randint_like randn_like real
-    resolve_conj resolve_neg rrelu_with_noise rsub softplus_backward softshrink_backward
-    view_as_complex view_as_real where zero zeros_like""".split()
+    """_conj _conj_physical _neg_view _prelu_kernel _prelu_kernel_backward _to_copy alias cauchy
+    complex copy copysign detach elu_backward empty_like exponential
+    fake_quantize_per_tensor_affine_cachemask fill floor_divide full_like geometric
+    hardshrink_backward hardsigmoid_backward hardswish hardswish_backward hardtanh_backward imag
+    ldexp leaky_relu leaky_relu_backward lift_fresh_copy log_normal log_sigmoid_backward
+    log_sigmoid_forward masked_fill mish_backward native_dropout normal_functional ones_like polar
+    rand_like randint_like randn_like real resolve_conj resolve_neg rrelu_with_noise rsub
+    softplus_backward softshrink_backward uniform view_as_complex view_as_real where zero zeros_like""".split()
 )
 _DIVISIONS = frozenset("div divide floor_divide fmod remainder".split())
 # Sizes among the arguments say how large the result is, and nothing else.
