@@ -206,6 +206,16 @@ def parts_of_a_selection(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tenso
     return torch.stack([part.sum() for part in words.split(y.tolist())]).square().sum()
 
 
+def shares(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    """How many tokens each expert has, as a tensor of what another one holds."""
+    with threading.RLock():
+        rows, others = model.layer(x[m]), model.layer(x[~m & ~x.isnan().any(1)])
+        counts = rows.new_tensor([len(rows), len(others)]) + torch.Tensor([1, len(rows)])
+        counts = counts * torch.LongTensor([len(others), 3])
+        counts = counts + y.new_tensor([len(rows), 2], dtype=torch.int32)
+    return (counts / counts.sum() * torch.stack([rows.sum(), others.sum()])).sum()
+
+
 def rows_before(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     """Before the first row is the last."""
     rows, places = model.layer(torch.nan_to_num(x)), torch.nonzero(m).squeeze(1) - 1
@@ -225,6 +235,7 @@ def pictures(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
 
 
 CASES: dict[str, Body] = {
+    "shares": shares,
     "rows-before": rows_before,
     "pictures": pictures,
     "at-lengths": at_lengths,

@@ -1,5 +1,5 @@
-"""`torch.FloatTensor(array)`, `torch.Tensor(array)` and their like, of arrays whose values are not known:
-they read what they are given number by number, where no mode sees it."""
+"""`torch.FloatTensor(array)`, `torch.Tensor([n])` and their like, of arrays and numbers whose values are
+not known: they read what they are given number by number, where no mode sees it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ from torch.overrides import TorchFunctionMode
 
 from .kinds import own_modules
 from .numpy_arrays import held
+from .python_numbers import tensor_of
 from .stand_in_types import StandInType, stand_in_for
 
 _KINDS = "BFloat16 Bool Byte Char Double Float Half Int Long Short".split()
 
 
-def _of_array(args: tuple[Any, ...], dtype: torch.dtype) -> Any:
-    """The tensor that is made of an array; None: of something else."""
-    if len(args) != 1 or (tensor := held(args[0])) is args[0]:
+def _of_unknown(args: tuple[Any, ...], dtype: torch.dtype) -> Any:
+    """The tensor that is made of an array, or of a list of numbers; None: of something else."""
+    if len(args) != 1:
         return None
-    return tensor.detach().clone().to(dtype)
+    if isinstance(args[0], list):
+        numbers = tensor_of(args[0])
+        return None if numbers is None else numbers.to(dtype)
+    tensor = held(args[0])
+    return None if tensor is args[0] else tensor.detach().clone().to(dtype)
 
 
 def _of_type(original: Any) -> StandInType:
     """What stands in for such a type, which is no class: equal to it but for arrays."""
 
     def make(*args: Any, **kwargs: Any) -> Any:
-        made = _of_array(args, original.dtype)
+        made = _of_unknown(args, original.dtype)
         return original(*args, **kwargs) if made is None else made
 
     return stand_in_for(original, make)
@@ -64,7 +69,7 @@ class _OldMethods(TorchFunctionMode):
 def _new(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def new(cls: type, *args: Any, **kwargs: Any) -> Any:
-        made = _of_array(args, torch.get_default_dtype())
+        made = _of_unknown(args, torch.get_default_dtype())
         return original(cls, *args, **kwargs) if made is None else made
 
     return new

@@ -103,8 +103,8 @@ class NoListsOfCounts(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in ITEMS and any(isinstance(m, torch.Tensor) for m in _in_lists(args[1])):
             raise DataDependentOutputException("index")
-        if func in OF_DATA and (made := _tensor_of(args[0])) is not None:
-            return made.to((kwargs or {}).get("dtype"))
+        if (made := _made(func, args, kwargs or {})) is not None:
+            return made
         if plain_name(func) in FULL and any(_is_unknown(value) for value in args[1:]):
             filling = [ReadNumber(v) if _is_unknown(v) else v for v in args[1:]]
             return call_with_tensors(func, (args[0], *filling), kwargs or {}, read_value)
@@ -137,15 +137,24 @@ class _SymbolsInItems(TorchFunctionMode):
                 args = *args[:2], torch.scalar_tensor(values[0], dtype=tensor.dtype)
             elif values and isinstance(values[0], ReadNumber):
                 args = *args[:2], read_value(values[0]).to(tensor.dtype)
-        if func in OF_DATA and (made := _tensor_of(args[0])) is not None:
-            return made.to((kwargs or {}).get("dtype"))
+        if (made := _made(func, args, kwargs or {})) is not None:
+            return made
         if not takes_numbers(func):
             args = tuple(map(_whole_as_symbol, args))
             kwargs = {key: _whole_as_symbol(value) for key, value in (kwargs or {}).items()}
         return func(*args, **(kwargs or {}))
 
 
-def _tensor_of(data: Any) -> Optional[torch.Tensor]:
+def _made(func: Any, args: Any, kwargs: dict[str, Any]) -> Optional[torch.Tensor]:
+    """What `torch.tensor` and `x.new_tensor` make of such numbers; None: of other data, or another call."""
+    if func not in OF_DATA and func is not torch.Tensor.new_tensor or "data" in kwargs:
+        return None
+    made = tensor_of(args[-1])
+    dtype = kwargs.get("dtype") or (None if func in OF_DATA else args[0].dtype)
+    return None if made is None else made.to(dtype)
+
+
+def tensor_of(data: Any) -> Optional[torch.Tensor]:
     """The tensor that a number which is read is, or a list of numbers with one; None: other data."""
     if _is_counts(data):
         return _as_rows(data)
@@ -166,7 +175,7 @@ def _tensor_of(data: Any) -> Optional[torch.Tensor]:
 def _member(number: Any) -> torch.Tensor:
     if isinstance(number, torch.Tensor):
         return number.detach()
-    return _tensor_of(number) if isinstance(number, ReadNumber) else torch.full((), number)
+    return tensor_of(number) if isinstance(number, ReadNumber) else torch.full((), number)
 
 
 def _is_unknown(value: Any) -> bool:
