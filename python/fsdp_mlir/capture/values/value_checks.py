@@ -43,6 +43,7 @@ from .python_numbers import (
     larger_and_smaller,
     symbols_as_numbers,
 )
+from .unbound_views import UnbindSelects
 
 # Files whose code asks for the code that it is in.
 _ASK_FOR_OTHERS = (
@@ -99,6 +100,7 @@ def passed_checks(whole_numbers: bool = False, states: Collection[int] = ()) -> 
         stack.enter_context(assignments_of_tensors())
         stack.enter_context(modules_stay())
         stack.enter_context(TensorsCopied(states))
+        stack.enter_context(UnbindSelects())
         stack.enter_context(OthersKeepTheirData())
         stack.enter_context(kinds_of_numbers())
         stack.enter_context(symbols_as_numbers() if whole_numbers else NoListsOfCounts())
