@@ -43,6 +43,7 @@ from .python_numbers import (
     larger_and_smaller,
     symbols_as_numbers,
 )
+from .ranges import ranges_as_places
 from .unbound_views import UnbindSelects
 
 # Files whose code asks for the code that it is in.
@@ -103,6 +104,7 @@ def passed_checks(whole_numbers: bool = False, states: Collection[int] = ()) -> 
         stack.enter_context(UnbindSelects())
         stack.enter_context(OthersKeepTheirData())
         stack.enter_context(kinds_of_numbers())
+        stack.enter_context(ranges_as_places())
         stack.enter_context(symbols_as_numbers() if whole_numbers else NoListsOfCounts())
         stack.enter_context(run_with_answers())
         yield places
