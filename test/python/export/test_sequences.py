@@ -133,6 +133,18 @@ def median_of_steps(out: rnn.PackedSequence, last: Any) -> torch.Tensor:
     return rnn.pad_packed_sequence(out, True)[0].median(1).values
 
 
+def packed_again(out: rnn.PackedSequence, last: Any) -> torch.Tensor:
+    """As of Deep Speech 2: what comes between two layers reads padded sequences."""
+    padded, lengths = rnn.pad_packed_sequence(out, True)
+    rows, moments = padded.flatten(0, 1), (torch.zeros(32), torch.ones(32))
+    normal = F.batch_norm(rows, *moments, training=True).view(4, -1, 32)
+    again = rnn.pack_padded_sequence(normal.tanh(), lengths, True, enforce_sorted=False)
+    layer = nn.GRU(32, 32, batch_first=True)
+    weights = {name: torch.full_like(p, 0.05) for name, p in layer.named_parameters()}
+    out, _ = torch.func.functional_call(layer, weights, (again,))
+    return rnn.pad_packed_sequence(out, True)[0].sum(1)
+
+
 def packed_by_lengths(layer: type[nn.RNNBase], unpack: Any, **options: Any) -> Any:
     def loss(
         model: nn.Module, x: torch.Tensor, lengths: torch.Tensor, y: torch.Tensor
@@ -159,6 +171,7 @@ def from_an_array(lengths: torch.Tensor) -> torch.Tensor:
         (nn.LSTM, mean_up_to(None), {"proj_size": 4}),
         (nn.GRU, mean_up_to(4), {"read": lambda lengths: lengths.cpu().tolist()}),
         (nn.GRU, mean_up_to(7), {"bias": False, "read": lambda lengths: [int(n) for n in lengths]}),
+        (nn.GRU, packed_again, {}),
         (nn.RNN, mean_of_changed, {}),
         (nn.RNN, mixed_in_each_step, {"read": lambda lengths: lengths.cpu().numpy()}),
         (nn.RNN, last_states, {"read": from_an_array}),

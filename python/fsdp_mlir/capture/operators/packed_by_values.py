@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Optional, Sequence
 
+import sympy
 import torch
 from torch._decomp import decompositions
 from torch.nn import functional as F
@@ -33,6 +34,8 @@ class PackedByValues:
     def __init__(self) -> None:
         self._counted = WeakTensorKeyDictionary()  # [steps, samples]
         self._padded = WeakTensorKeyDictionary()  # [steps, samples, ...]
+        # By the number of steps of the longest sequence, a symbol: how many steps there can be.
+        self._most: dict[sympy.Expr, int] = {}
 
     def __contains__(self, batch_sizes: torch.Tensor) -> bool:
         """Whether they are those of such a sequence."""
@@ -45,11 +48,15 @@ class PackedByValues:
             DataDependentOutputException: the capture knows no sizes that depend on values.
         """
         steps, samples = x.shape[:2]
+        if isinstance(steps, torch.SymInt) and steps.node.expr in self._most:
+            behind = self._most[steps.node.expr] - steps
+            x = torch.constant_pad_nd(x, [*[0] * (2 * (x.dim() - 1)), 0, behind])
+        most = x.shape[0]
         falling = (lengths[1:] <= lengths[:-1]).all()
         fit = falling & (lengths[0] <= steps) & (lengths[-1] >= 1)
-        text = f"the lengths of a packed sequence do not fall from at most {steps} to at least 1"
+        text = f"the lengths of a packed sequence do not fall from at most {most} to at least 1"
         lengths = _assert(fit, text, lengths)
-        counted = torch.arange(steps)[:, None] < lengths
+        counted = torch.arange(most)[:, None] < lengths
         sizes = counted.sum(1)
         with with_remedy(_TOTAL_LENGTH):
             batch_sizes = sizes[sizes > 0]
@@ -73,7 +80,9 @@ class PackedByValues:
             counted = _assert(~counted[total_length].any(), text, counted)
         x = torch.where(_over(counted, data), self._unpacked(data, batch_sizes), padding_value)
         if total_length <= 0:
-            return x[: batch_sizes.shape[0]], counted.sum(0)
+            longest = batch_sizes.shape[0]
+            self._most[longest.node.expr] = steps
+            return x[:longest], counted.sum(0)
         rest = [0] * (2 * (x.dim() - 1))
         x = torch.constant_pad_nd(x, [*rest, 0, total_length - steps], padding_value)
         return x, counted.sum(0)
