@@ -290,6 +290,37 @@ def test_a_weight_that_the_module_does_not_own(tmp_path: pathlib.Path) -> None:
         export(classify(model, loss=loss), tmp_path)
 
 
+class KeepsABuffer:
+    """A criterion that is made of the model, as a detector's of its anchors."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.mean = model[0].running_mean
+
+    def __call__(self, model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with LOCK:
+            return F.cross_entropy(model(x), y) + (model[1].weight * self.mean).square().sum()
+
+
+def normalised(training: bool) -> nn.Module:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 3))
+    model[0].train(training).running_mean.normal_()
+    return model
+
+
+def test_a_buffer_that_is_read_past_its_module(tmp_path: pathlib.Path) -> None:
+    model = normalised(training=False)
+    exported = assert_same_as_eager(classify(model, loss=KeepsABuffer(model)), tmp_path)
+    read = [a["fqn"] for a in exported.program()["arguments"] if a["role"] == "buffer"]
+    assert read.count("0.running_mean") == 1
+
+
+def test_a_buffer_that_is_changed_and_read_past_its_module(tmp_path: pathlib.Path) -> None:
+    model = normalised(training=True)
+    with pytest.raises(ExportError, match="reads 0.running_mean from somewhere else than its mod"):
+        export(classify(model, loss=KeepsABuffer(model)), tmp_path)
+
+
 def checks(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     if (y < 0).any() or (y > 2).any():
         wrong = "a class that there is not"

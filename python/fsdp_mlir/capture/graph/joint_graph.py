@@ -145,7 +145,8 @@ class _Description:
         if not isinstance(value, torch.Tensor):
             raise refused_higher_order(first_user(node))
         role, fqn = state_of(node, value, self._names)
-        if role in ("parameter", "buffer"):
+        # The graph has no changes of a buffer that is read past the module.
+        if role == "parameter" or (role, fqn) in self._traced.changed:
             raise refusal(
                 E.TENSOR_ELSEWHERE,
                 first_user(node),
