@@ -13,7 +13,7 @@ def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
     step = 1
     for size in reversed(shape):
         strides.append(step)
-        step *= max(size, 1)
+        step *= torch.sym_max(size, 1)  # of a size that depends on values, too
     return tuple(reversed(strides))
 
 

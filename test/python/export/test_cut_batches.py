@@ -137,3 +137,26 @@ def test_layers_that_need_a_number(
     )
     with pytest.raises(ExportError, match=message):
         export(step, tmp_path)
+
+
+def sees_some(model: Layers, x: Tensor, m: Tensor) -> Tensor:
+    """A masked autoencoder, which brings the rows that it sees, and those that it does not, together by
+    samples."""
+    seen = model.linear(x)[m].reshape(SAMPLES, -1, WIDTH)
+    hidden = model.places[0].expand(SAMPLES, LONGEST - seen.shape[1], -1)
+    guessed = torch.cat([model.encoder(seen), hidden], 1)[:, seen.shape[1] :]
+    return F.mse_loss(model.linear(guessed), x[~m].view(SAMPLES, -1, WIDTH))
+
+
+def test_rows_that_a_mask_selects_of_each_sample(tmp_path: pathlib.Path) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(SAMPLES, LONGEST, WIDTH)
+    masks = [torch.rand(SAMPLES, LONGEST).argsort(1) < count for count in (3, 5, 7)]
+    inputs, model = {"x": x, "m": masks[0]}, Layers()
+    step = TrainingStep(model=model, loss=sees_some, optimizer=sgd(model), inputs=inputs)
+    exported = export(step, tmp_path)
+    for m in masks:
+        compare(step, exported, {"x": x, "m": m}, tolerance=1e-6)
+    exported.weights["fsdp.input.m"] = torch.eye(LONGEST, dtype=torch.bool)[:SAMPLES] | masks[0]
+    with pytest.raises(RuntimeError, match=r"test_cut_batches.py:\d+: .*equal"):
+        exported.run()
