@@ -26,9 +26,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:.* are drawn by torch")
 LOCK = threading.Lock()  # which Dynamo does not follow
 OF_PYTHONS_OWN = random.Random(3)
 OF_NUMPYS_OWN = np.random.default_rng(3)
-OF_TORCHS_OWN = {"noise": torch.Generator().manual_seed(3)}
+OF_TORCHS_OWN = dict.fromkeys(("noise", "order"), torch.Generator().manual_seed(3))
 IN_A_TUPLE = (np.random.default_rng(3),)
-HELD = [Place("", globals(), "OF_NUMPYS_OWN"), Member("", OF_TORCHS_OWN, "noise")]
+HELD = [
+    Place("", globals(), "OF_NUMPYS_OWN"),
+    *(Member("", OF_TORCHS_OWN, name) for name in OF_TORCHS_OWN),
+]
 FloatTensor = torch.FloatTensor
 
 Logits = Callable[[nn.Module, torch.Tensor], torch.Tensor]
@@ -122,7 +125,7 @@ def hides_by_a_generator(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
 def hides_by_held_generators(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     x = x + torch.randn(x.shape, generator=OF_TORCHS_OWN["noise"])
     x[:, OF_NUMPYS_OWN.permutation(8)[:2]] = 0
-    order = torch.randperm(4, generator=OF_TORCHS_OWN["noise"])
+    order = torch.randperm(4, generator=OF_TORCHS_OWN["order"])
     return model(x[order]) * OF_NUMPYS_OWN.uniform(1, 2)
 
 

@@ -15,8 +15,8 @@ import torch
 from ... import package
 from ...step.places import in_short
 from ..values.drawn_by_torch import of_held
-from ..values.held_generators import holding
-from ..values.made_generators import OF_KIND, Made
+from ..values.numpy_generators import OF_KIND, StandInGenerator
+from ..values.torch_generators import holding
 from .places import Place
 
 GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator, torch.Generator)
@@ -25,15 +25,15 @@ GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator, t
 @contextlib.contextmanager
 def held_by_torch(places: Iterable[Place]) -> Iterator[None]:
     """Within it, the generators in these places draw from the run's own seed."""
-    stand_ins: dict[int, Made] = {}
+    known: dict[int, Any] = {}  # what takes the place of each
     with contextlib.ExitStack() as stack:
         for place in places:
             held = place.read()
             if type(held) in OF_KIND:
                 stack.callback(place.put, held)
-                place.put(stand_ins.setdefault(id(held), Made(held, of_held)))
-            elif isinstance(held, torch.Generator) and id(held) not in stand_ins:
-                stack.enter_context(holding(held))
+                place.put(known.setdefault(id(held), StandInGenerator(held, of_held)))
+            elif isinstance(held, torch.Generator) and id(held) not in known:
+                known[id(held)] = stack.enter_context(holding(held))
         yield
 
 

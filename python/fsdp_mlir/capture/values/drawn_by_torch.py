@@ -16,9 +16,9 @@ import numpy
 from ...step.places import is_pythons, is_users, said_line
 from .array_draws import arrays_by_torch
 from .draws import OF_NUMPY, OF_PYTHON, NoDraw, note_drawn
-from .held_generators import draws_of_held
+from .torch_generators import draws_of_held
 from .kinds import has_drawn
-from .made_generators import BIT_GENERATORS, MAKERS, Made, has_unknown, is_seeded
+from .numpy_generators import BIT_GENERATORS, MAKERS, StandInGenerator, has_unknown, is_seeded
 from .stand_in_types import StandInType, stand_in_for
 
 # Of the run of a step that is on, or was the last: the generators that it has seeded, by identity, which
@@ -114,7 +114,7 @@ def _makes(original: Callable[..., Any]) -> Callable[..., Any]:
         if is_seeded(args, kwargs) and not has_unknown(args, kwargs):
             return original(*args, **kwargs)
         if original not in BIT_GENERATORS and not is_seeded(args, kwargs):
-            return Made(original(), _of_made)
+            return StandInGenerator(original(), _of_made)
         _left_of_made.append(said_line(frame))
         return original()
 

@@ -27,7 +27,7 @@ from ... import package
 from ...step.places import in_short, innermost, is_users
 from ...step.source import conditions_at
 from ..graph.tensors_of_others import OthersKeepTheirData
-from . import drawn_by_torch, draws, made_generators, python_floats
+from . import drawn_by_torch, draws, numpy_generators, python_floats
 from .assignments import assignments_of_tensors
 from .constructors import constructors_of_arrays
 from .copied_tensors import TensorsCopied
@@ -52,7 +52,7 @@ _ASK_FOR_OTHERS = (
     python_floats.__file__,
     draws.__file__,
     drawn_by_torch.__file__,
-    made_generators.__file__,
+    numpy_generators.__file__,
     _ndarray.__file__,
 )
 

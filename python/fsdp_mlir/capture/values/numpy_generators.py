@@ -1,5 +1,5 @@
-"""Generators of NumPy's that a step makes anew without a seed, `numpy.random.default_rng()`: torch draws
-their numbers, as it does those of NumPy's own generator (`drawn_by_torch`)."""
+"""Generators of NumPy's that a step makes without a seed, `numpy.random.default_rng()`, or keeps: torch
+draws their numbers, as it does those of NumPy's own generator (`drawn_by_torch`)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _READ = (ReadNumber, torch.Tensor, torch.SymInt)
 StandIn = Callable[[Callable[..., Any], Callable[..., Any], Any], Callable[..., Any]]
 
 
-class Made:
+class StandInGenerator:
     """Stands for a generator, also where code asks what it is.
 
     Args:
