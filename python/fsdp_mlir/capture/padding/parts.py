@@ -47,7 +47,11 @@ def checked_from_front(form: StaticForm, node: fx.Node, tensor: fx.Node, place: 
     if place is None or isinstance(place, int) or not form.may_be_negative(place):
         return tensor
     holds = form.call(aten.ge.Scalar, form.count(place), 0)
-    text = at_line(location(node), "a slice's place is below 0")
+    what = (
+        "a slice's place is below 0, and counts from the front here; write x[len(x) - n :] for "
+        "x[-n :]"
+    )
+    text = at_line(location(node), what)
     return form.check(holds, text, tensor)
 
 
