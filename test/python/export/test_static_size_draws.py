@@ -1,7 +1,7 @@
 """Tests of random numbers that are drawn for as many elements as a mask holds for."""
 
 import pathlib
-from typing import Callable
+from typing import Callable, Iterator
 
 import pytest
 import torch
@@ -17,6 +17,17 @@ def test_random_numbers_of_a_selection_are_said_to_differ(tmp_path: pathlib.Path
     assert "random numbers are drawn for as many elements as there can be" in note
 
 
+def losses(body: Callable[..., Tensor], folder: pathlib.Path) -> Iterator[tuple[str, Tensor]]:
+    """The loss with each mask, of a step that has eager's numbers where the mask holds for all."""
+    step = step_of(body)
+    exported = export(step, folder)
+    torch.manual_seed(5)  # as the exported step is run
+    compare(step, exported, batch("all"))
+    for mask in MASKS:
+        exported.weights["fsdp.input.m"] = batch(mask)["m"]
+        yield mask, exported.run()["loss", ""]
+
+
 def test_draws_for_as_many_as_a_mask_holds_for(tmp_path: pathlib.Path) -> None:
     """As of codes that no sample is near to: some sample takes the place of each. Eager draws the
     same where the mask holds for all."""
@@ -28,13 +39,8 @@ def test_draws_for_as_many_as_a_mask_holds_for(tmp_path: pathlib.Path) -> None:
         places = m.nonzero().flatten()[torch.randperm(dead)]
         return (codes[places] * torch.arange(1, dead + 1)[:, None]).square().sum()
 
-    step = step_of(replaced)
-    exported = export(step, tmp_path)
-    torch.manual_seed(5)  # as the exported step is run
-    compare(step, exported, batch("all"))
-    for mask in MASKS:
-        exported.weights["fsdp.input.m"] = batch(mask)["m"]
-        assert (exported.run()["loss", ""] > 0) == (mask != "none")
+    for mask, loss in losses(replaced, tmp_path):
+        assert (loss > 0) == (mask != "none")
 
 
 @pytest.mark.parametrize(
@@ -58,13 +64,8 @@ def test_draws_for_each_element(tmp_path: pathlib.Path, drawn: Callable[[Tensor]
         h = model.layer(x[m])
         return (h * drawn(h)).sum()
 
-    step = step_of(body)
-    exported = export(step, tmp_path)
-    torch.manual_seed(5)  # as the exported step is run
-    compare(step, exported, batch("all"))
-    for mask in MASKS:
-        exported.weights["fsdp.input.m"] = batch(mask)["m"]
-        assert exported.run()["loss", ""].isfinite()
+    for _, loss in losses(body, tmp_path):
+        assert loss.isfinite()
 
 
 def test_draws_of_what_counts(tmp_path: pathlib.Path) -> None:

@@ -11,6 +11,7 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
+from .call_arguments import sizes_of
 from .kinds import own_modules
 from .numpy_arrays import held
 from .python_numbers import tensor_of
@@ -55,7 +56,7 @@ class _OldMethods(TorchFunctionMode):
         if func is torch.Tensor.type:
             args = tuple(a.original if isinstance(a, StandInType) else a for a in args)
         elif func is torch.Tensor.resize_ and len(args) > 1 and not kwargs:
-            size = args[1] if isinstance(args[1], (tuple, list)) else args[1:]
+            size = sizes_of(args[1:])
             if args[0].shape == tuple(size):
                 return args[0]
             if args[0].numel() == 0 and args[0].is_leaf:

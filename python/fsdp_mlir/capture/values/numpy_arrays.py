@@ -14,6 +14,8 @@ import torch
 from torch._numpy import ndarray
 from torch.overrides import TorchFunctionMode
 
+from .call_arguments import places_of
+
 OF_DATA = (torch.tensor, torch.as_tensor)
 ITEMS = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 # What PyTorch says where it has no array.
@@ -74,8 +76,7 @@ class _TensorsOfArrays(TorchFunctionMode):
         if func in OF_DATA and held(args[0]) is not args[0]:
             return held(args[0]).clone().to((kwargs or {}).get("dtype"))
         if func in ITEMS:
-            places = args[1] if isinstance(args[1], tuple) else (args[1],)
-            args = args[0], tuple(map(held, places)), *map(held, args[2:])
+            args = args[0], tuple(map(held, places_of(args[1]))), *map(held, args[2:])
         return func(*args, **(kwargs or {}))
 
 

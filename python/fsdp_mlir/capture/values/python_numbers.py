@@ -28,6 +28,7 @@ from torch.overrides import TorchFunctionMode
 from ... import package
 from ...step.places import innermost, is_users
 from ..graph.known_values import known_value
+from .call_arguments import places_of
 from .kinds import own_modules
 from .numpy_arrays import ITEMS, OF_DATA, held
 from .number_arguments import FULL, call_with_tensors, plain_name
@@ -113,7 +114,7 @@ class NoListsOfCounts(TorchFunctionMode):
 
 def _in_lists(index: Any) -> Iterator[Any]:
     """The members of lists in an index."""
-    for place in index if isinstance(index, tuple) else (index,):
+    for place in places_of(index):
         if isinstance(place, list):
             yield from place
 
@@ -127,9 +128,9 @@ class _SymbolsInItems(TorchFunctionMode):
         if func in ITEMS:
             tensor, index, *values = args
             if any(isinstance(member, torch.SymInt) for member in _in_lists(index)):
-                index = tuple(map(_as_rows, index if isinstance(index, tuple) else (index,)))
+                index = tuple(map(_as_rows, places_of(index)))
                 args = tensor, index, *values
-            index = tuple(map(_as_place, index if isinstance(index, tuple) else (index,)))
+            index = tuple(map(_as_place, places_of(index)))
             args = tensor, index, *values
             if any(isinstance(place, torch.SymInt) or _length_of(place) for place in index):
                 args = _part(tensor, index), (), *values

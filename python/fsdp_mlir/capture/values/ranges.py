@@ -10,6 +10,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
+from .call_arguments import places_of
 from .kinds import own_modules
 from .numpy_arrays import ITEMS
 from .stand_in_types import stand_in_for
@@ -53,7 +54,7 @@ class _RangesInItems(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in ITEMS:
-            places = args[1] if isinstance(args[1], tuple) else (args[1],)
+            places = places_of(args[1])
             if any(type(place) is _Places for place in places):
                 args = args[0], tuple(map(_as_tensor, places)), *args[2:]
         return func(*args, **(kwargs or {}))

@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from .call_arguments import places_of, sizes_of
 from .python_numbers import as_symbol
 
 _RESHAPE = (torch.reshape, torch.Tensor.reshape, torch.Tensor.view)
@@ -33,7 +34,7 @@ class SelectedRows(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _RESHAPE and not kwargs and args[0] in self._of:
             x, mask, known = self._of[args[0]]
-            sizes = args[1] if isinstance(args[1], (tuple, list)) else args[1:]
+            sizes = sizes_of(args[1:])
             if _are_known(sizes) and tuple(sizes) == (mask.shape[0], -1, *x.shape[2:]):
                 return self._by_samples(x, mask, known)
         result = func(*args, **(kwargs or {}))
@@ -65,8 +66,8 @@ class SelectedRows(TorchFunctionMode):
 
 def _mask_of(x: torch.Tensor, index: Any) -> Optional[torch.Tensor]:
     """The mask of samples and places that an index is; None: it is something else."""
-    mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
-    if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or mask.dim() != 2:
+    mask, *others = places_of(index) or (None,)
+    if others or not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or mask.dim() != 2:
         return None
     return mask if _are_known(x.shape) and mask.shape == x.shape[:2] else None
 
