@@ -36,7 +36,7 @@ public:
       Computed &output = add(MeaningKind::Output, i);
       output.digest = (DigestOf() << program.outputs[i]->name
                                   << memory.digestOf(program.outputs[i]->value,
-                                                     output.unknown))
+                                                     &output.unknown))
                           .get();
     }
     for (uint32_t state : memory.written)
@@ -276,22 +276,22 @@ private:
 
   void rule(const UpdateT &update, uint32_t parameter) {
     DigestOf digest;
-    std::string unknown;
     digest << shared.rule(update.rule) << shared.state(parameter);
     for (uint32_t s : update.states) {
       int state = shared.memberOf(s, parameter);
       digest << (state == -1 ? Digest() : shared.state(state));
     }
+    std::string unknown;
     if (update.skip != -1)
       addSkip(digest, update.skip, unknown);
     Computed &said = say(MeaningKind::Update, parameter, {}, digest.get());
     said.unknown = unknown;
+    // What the sequential step does not have: held to the plan's own.
     DigestOf added;
     for (int number : {update.scale, update.skip})
-      number == -1 ? added << uint64_t(0)
-                   : added << memory.digestOf(number, unknown);
+      number == -1 ? added << uint64_t(0) : added << memory.digestOf(number);
     for (int value : update.given)
-      added << memory.digestOf(value, unknown);
+      added << memory.digestOf(value);
     if (update.scale != -1 || update.skip != -1 || !update.given.empty())
       said.added = added.get();
     if (!update.given.empty())

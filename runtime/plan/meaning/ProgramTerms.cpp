@@ -182,12 +182,12 @@ void ProgramTerms::writeEach(int result, Extents extents, DType from,
   write(result, extents);
 }
 
-Digest ProgramTerms::digestOf(int value, std::string &unknown) {
+Digest ProgramTerms::digestOf(int value, std::string *unknown) {
   DigestOf digest;
   std::vector<Term> operands;
   describe(digest, value, operands);
-  if (terms[operands.front()].unknown)
-    unknown = *terms[operands.front()].unknown;
+  if (unknown && terms[operands.front()].unknown)
+    *unknown = *terms[operands.front()].unknown;
   return digest.get();
 }
 

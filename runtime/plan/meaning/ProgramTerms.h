@@ -54,8 +54,9 @@ public:
 
   /// A value's bytes as if it were row-major, on this rank.
   Extents rowMajor(int value);
-  /// A term for a value and how it lies there: operators see both.
-  Digest digestOf(int value, std::string &unknown);
+  /// A term for a value and how it lies there: operators see both. `unknown`
+  /// becomes why it cannot be compared, where it cannot.
+  Digest digestOf(int value, std::string *unknown = nullptr);
   /// The term that all of a value is; none: it is a part of one.
   std::optional<Term> termOf(int value);
   /// A state's bytes, with composites as their parts.
@@ -91,8 +92,15 @@ private:
   void call(const AtenT &call);
   bool isChoice(const AtenT &call);
   bool callAlike(const AtenT &call);
+  /// Rules of calls by name, and whether one of them holds; what each takes is
+  /// in TruthTerms.cpp.
   bool callOfTruth(const AtenT &call);
-  bool stack(const AtenT &call, int result);
+  bool stack(const AtenT &call);
+  bool negate(const AtenT &call);
+  bool askWhetherFinite(const AtenT &call);
+  bool compareWithZero(const AtenT &call);
+  bool takeLarger(const AtenT &call);
+  int givenAlike(const AtenT &call);
   /// A result each of whose elements is what is made of one of `extents`, whose
   /// elements lie alike.
   void writeEach(int result, Extents extents, DType from,

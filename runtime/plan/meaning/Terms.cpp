@@ -105,14 +105,19 @@ Terms::Terms(CheckingBudget &budget) : budget(budget) {
 Term Terms::make(TermInfo info) {
   auto key = std::make_pair(info.digest.high, info.digest.low);
   auto [it, isNew] = known.emplace(key, infos.size());
-  if (isNew) {
-    if (info.kind != TermInfo::Leaf && info.kind != TermInfo::Zero &&
-        info.kind != TermInfo::Chosen && info.kind != TermInfo::Either &&
-        info.kind != TermInfo::Composite)
-      info.unknown = infos[info.of].unknown;
+  if (isNew)
     infos.push_back(std::move(info));
-  }
   return it->second;
+}
+
+template <typename... Numbers>
+Term Terms::done(TermInfo info, const std::string &what, Numbers... numbers) {
+  DigestOf digest;
+  digest << what << infos[info.of].digest;
+  (digest << ... << numbers);
+  info.digest = digest.get();
+  info.unknown = infos[info.of].unknown;
+  return make(std::move(info));
 }
 
 TermInfo Terms::infoOf(const DigestOf &digest,
@@ -179,15 +184,10 @@ Term Terms::cast(Term of, DType from, DType to) {
   if (infos[of].kind == TermInfo::Cast && infos[of].from == to &&
       holds(from, to))
     return infos[of].of;
-  TermInfo info;
-  info.kind = TermInfo::Cast;
-  info.of = of;
+  TermInfo info{TermInfo::Cast, {}, of};
   info.from = from;
   info.to = to;
-  info.digest = (DigestOf() << std::string("cast") << infos[of].digest
-                            << uint64_t(from) << uint64_t(to))
-                    .get();
-  return make(std::move(info));
+  return done(std::move(info), "cast", uint64_t(from), uint64_t(to));
 }
 
 Term Terms::divided(Term of, double divisor) {
@@ -195,14 +195,9 @@ Term Terms::divided(Term of, double divisor) {
     return of;
   if (infos[of].kind == TermInfo::Composite)
     return each(of, [&](Term part) { return divided(part, divisor); });
-  TermInfo info;
-  info.kind = TermInfo::Divided;
-  info.of = of;
+  TermInfo info{TermInfo::Divided, {}, of};
   info.divisor = divisor;
-  info.digest =
-      (DigestOf() << std::string("divided") << infos[of].digest << divisor)
-          .get();
-  return make(std::move(info));
+  return done(std::move(info), "divided", divisor);
 }
 
 Term Terms::reduced(Term of, uint32_t dims, DType dtype, double divisor) {
@@ -211,9 +206,7 @@ Term Terms::reduced(Term of, uint32_t dims, DType dtype, double divisor) {
   if (infos[of].kind == TermInfo::Composite)
     return each(of,
                 [&](Term part) { return reduced(part, dims, dtype, divisor); });
-  TermInfo info;
-  info.kind = TermInfo::Reduced;
-  info.of = of;
+  TermInfo info{TermInfo::Reduced, {}, of};
   info.dims = dims;
   info.to = dtype;
   info.divisor = divisor;
@@ -222,11 +215,9 @@ Term Terms::reduced(Term of, uint32_t dims, DType dtype, double divisor) {
     info.divisor *= infos[of].divisor;
     info.of = infos[of].of;
   }
-  info.digest =
-      (DigestOf() << std::string("reduced") << infos[info.of].digest
-                  << uint64_t(info.dims) << uint64_t(dtype) << info.divisor)
-          .get();
-  return make(std::move(info));
+  uint64_t along = info.dims;
+  double by = info.divisor;
+  return done(std::move(info), "reduced", along, uint64_t(dtype), by);
 }
 
 Term Terms::accumulated(Term of, int state, const std::string &name) {
@@ -234,35 +225,24 @@ Term Terms::accumulated(Term of, int state, const std::string &name) {
     return of;
   if (infos[of].kind == TermInfo::Composite)
     return each(of, [&](Term part) { return accumulated(part, state, name); });
-  TermInfo info;
-  info.kind = TermInfo::Accumulated;
-  info.of = of;
+  TermInfo info{TermInfo::Accumulated, {}, of};
   info.state = state;
-  info.digest =
-      (DigestOf() << std::string("accumulated") << infos[of].digest << name)
-          .get();
-  return make(std::move(info));
+  return done(std::move(info), "accumulated", name);
 }
 
-Term Terms::done(TermInfo::Kind kind, Term of, DigestOf digest, uint32_t dims) {
-  TermInfo info;
-  info.kind = kind;
-  info.of = of;
-  info.dims = dims;
-  info.digest = (digest << infos[of].digest << uint64_t(dims)).get();
-  return make(std::move(info));
-}
+// What is made on each rank alone has no mesh dimensions to go along.
+static constexpr uint64_t noDims = 0;
 
 Term Terms::negated(Term of) {
   if (infos[of].kind == TermInfo::Composite)
     return each(of, [&](Term part) { return negated(part); });
   if (infos[of].kind == TermInfo::Not)
     return infos[of].of;
-  return done(TermInfo::Not, of, DigestOf() << std::string("not"));
+  return done({TermInfo::Not, {}, of}, "not", noDims);
 }
 
 Term Terms::finite(Term of) {
-  return done(TermInfo::Finite, of, DigestOf() << std::string("finite"));
+  return done({TermInfo::Finite, {}, of}, "finite", noDims);
 }
 
 Term Terms::largest(Term of, uint32_t dims) {
@@ -279,8 +259,9 @@ Term Terms::largest(Term of, uint32_t dims) {
     dims |= infos[of].dims;
     of = infos[of].of;
   }
-  return done(TermInfo::Largest, of, DigestOf() << std::string("largest"),
-              dims);
+  TermInfo info{TermInfo::Largest, {}, of};
+  info.dims = dims;
+  return done(std::move(info), "largest", uint64_t(dims));
 }
 
 Term Terms::either(Term before, Term of) {

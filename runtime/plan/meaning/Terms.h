@@ -124,8 +124,10 @@ private:
   TermInfo infoOf(const DigestOf &digest,
                   const std::vector<Term> &operands) const;
   Term make(TermInfo info);
-  /// What is done to each element of `of`; `digest` begins with what that is.
-  Term done(TermInfo::Kind kind, Term of, DigestOf digest, uint32_t dims = 0);
+  /// What is done to each element of `info.of` alone: `what`, by these numbers
+  /// or names. The digest is of them and of `info.of`.
+  template <typename... Numbers>
+  Term done(TermInfo info, const std::string &what, Numbers... numbers);
   template <typename Fn> Term each(Term composite, Fn change, double scale = 1);
 
   std::vector<TermInfo> infos;
