@@ -42,6 +42,7 @@ from .state.trials import Trials
 from .state.without_values import ON_VALUES, raised_by_step
 from .step_loss import StepLoss, check_outputs
 from .values.decisions import ValuesDecide
+from .values.draws import Few, few
 from .values.python_numbers import Parts, parts
 from .ways.both_ways import BothWays
 from .ways.ways import without_loss
@@ -164,6 +165,18 @@ def _of_whole_numbers(run: Callable[..., JointGraph]) -> JointGraph:
         return static()
 
 
+# How a step that decides by values is traced, in turn: whether whole numbers that it draws among a few are
+# ways, whether those that it reads have symbols, and whether parts are whole.
+_TAKEN = (
+    (False, False, False),
+    (False, True, False),
+    (False, True, True),
+    (True, False, False),
+    (True, True, False),
+    (True, True, True),
+)
+
+
 def _both_ways(
     run: Callable[..., JointGraph],
     trials: Callable[[bool], Trials],
@@ -189,20 +202,20 @@ def _both_ways(
         give_static_sizes(traced)
         return traced
 
-    known = Parts()
-    for whole_numbers, are_whole in ((False, False), (True, False), (True, True)):
-        if are_whole and not known.were_met:
-            break
+    part, drawn = Parts(), Few()
+    for are_ways, whole_numbers, are_whole in _TAKEN:
+        if are_ways and not drawn.were_drawn or are_whole and not part.were_met:
+            continue
         try:
             ways = functools.partial(trace, whole_numbers), functools.partial(trials, whole_numbers)
-            with parts(are_whole) as known:
+            with parts(are_whole) as part, few(are_ways) as drawn:
                 return BothWays(*ways).traced()
         except ON_VALUES as error:
             refusal = explain_capture_error(error, error)
         except GuardOnDataDependentSymNode as error:
             refusal = explain_capture_error(error, own)
         except ValuesDecide as error:
-            if not whole_numbers or are_whole:
+            if not whole_numbers and not drawn.were_drawn:
                 raise
             refusal = error
         except (ExportError, StateKept, SettledChanged):

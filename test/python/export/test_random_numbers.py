@@ -83,6 +83,14 @@ def crops_at_times(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return model(x).relu() if random.random() < 0.5 else model(x)
 
 
+def copies_a_column_at_times(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Among a few, of which not each is a way of its own."""
+    if random.random() < 0.5:
+        x = x.clone()
+        x[:, random.randint(0, 7)] = x[:, np.random.randint(8)]
+    return model(x)
+
+
 def drops_a_layer(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     logits = model(x)
     if random.random() < 0.5:
@@ -156,6 +164,7 @@ def as_places(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
             moves_a_box,
             crops,
             crops_at_times,
+            copies_a_column_at_times,
             drops_a_layer,
             repeats,
             hides,

@@ -7,9 +7,12 @@ integer or a member of a list decides, as how often a loop runs, is traced once 
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+import dataclasses
 import math
 import sys
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 import numpy
 import torch
@@ -23,6 +26,33 @@ from .python_floats import NumpyNumber, is_number
 
 # Of so many members a decision finds the one that is drawn, where a step decides by values at all.
 _MOST_WAYS = 8
+
+
+@dataclasses.dataclass
+class Few:
+    """Whole numbers that are drawn among a few, where a step decides by values.
+
+    Attributes:
+        are_ways: whether each of them is a way through the step, as code needs that asks for a number of
+            Python's. Else the number is one that is read from a tensor.
+        were_drawn: whether a step has drawn one.
+    """
+
+    are_ways: bool = False
+    were_drawn: bool = False
+
+
+_few = contextvars.ContextVar("_few", default=Few())
+
+
+@contextlib.contextmanager
+def few(are_ways: bool) -> Iterator[Few]:
+    """Those of the steps that run within it."""
+    token = _few.set(Few(are_ways))
+    try:
+        yield _few.get()
+    finally:
+        _few.reset(token)
 
 
 class NoDraw(Exception):
@@ -141,13 +171,21 @@ def _one_of(members: Sequence[Any], weights: Any = None) -> Any:
     if isinstance(members, numpy.ndarray):
         return numbers_of(members)[place].item()
     kinds = set(map(type, members[:1] if isinstance(members, range) else members))
-    if kinds not in ({int}, {float}) or (is_answering() and len(members) <= _MOST_WAYS):
+    if kinds not in ({int}, {float}) or _are_ways(members):
         line = said_line(innermost(sys._getframe(1), is_users))
         chosen = (m for n, m in enumerate(members[:-1]) if ask(place == n, line))
         return next(chosen, members[-1])
     if isinstance(members, range):
         return (members.start + members.step * place).item()
     return torch.tensor(members, dtype=torch.float64 if kinds == {float} else None)[place].item()
+
+
+def _are_ways(members: Sequence[Any]) -> bool:
+    """Whether each of them is a way through a step, which decides by values."""
+    if not is_answering() or len(members) > _MOST_WAYS:
+        return False
+    _few.get().were_drawn = True
+    return _few.get().are_ways
 
 
 def _places(count: Any, shape: tuple[Any, ...], weights: Any = None, replace: bool = True) -> Any:
