@@ -239,6 +239,16 @@ def rows_before(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     return rows[places].exp().sum() + filled.square().sum()
 
 
+def from_the_end(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    """The last rows: all of them where there are none to be taken, as Python takes -0."""
+    rows, n = model.layer(torch.nan_to_num(x)) * torch.arange(ROWS)[:, None], int(m.sum())
+    written = rows.clone()
+    written[-n:] = 0.5
+    written[: -n - 3] *= 2
+    parts = rows[-n:].exp(), rows[:-n].square(), rows[-n - 1 :], rows[-2 * n : -n].cos(), written
+    return sum(part.sum() for part in parts)
+
+
 def pictures(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     """As of Idefics: pictures that are padding are left out, and features of those that are left take
     the places of words."""
@@ -255,6 +265,7 @@ CASES: dict[str, Body] = {
     "one-of-each-row": one_of_each_row,
     "shares": shares,
     "rows-before": rows_before,
+    "from-the-end": from_the_end,
     "pictures": pictures,
     "at-lengths": at_lengths,
     "parts-of-a-selection": parts_of_a_selection,

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import sympy
 from torch import fx
+from torch.utils._sympy import functions as sizes
 
 from ...step.places import at_line
 from ..graph.nodes import arguments_of, location
@@ -25,6 +27,7 @@ def _slice(form: StaticForm, node: fx.Node) -> fx.Node:
         if from_end:  # at 0 where there are fewer
             end = form.shape(tensor)[dim] + end
             last = form.bound(end)
+    start, end = (from_front(place, form.shape(tensor)[dim]) for place in (start, end))
     for place in (start, None if from_end else end):
         tensor = checked_from_front(form, node, tensor, place)
     tensor = _settle_slice(form, node, tensor, dim, start, end)
@@ -42,14 +45,24 @@ def _slice(form: StaticForm, node: fx.Node) -> fx.Node:
     return form.call(aten.index_select.default, tensor, dim, places)
 
 
+def from_front(place: Any, size: Size) -> Any:
+    """A place of a slice that the code counts from the end (`-n`), counted from the front, along a
+    dimension of `size`. Where `n` is 0 it is the first one, as Python has it."""
+    terms = () if place is None or isinstance(place, int) else sympy.Add.make_args(place)
+    if not terms or not all(term.could_extract_minus_sign() for term in terms):
+        return place
+    is_from_end = sizes.Max(-1, sizes.Min(0, place))  # as -1, else 0
+    return sizes.Max(0, place - is_from_end * size)
+
+
 def checked_from_front(form: StaticForm, node: fx.Node, tensor: fx.Node, place: Any) -> fx.Node:
     """`tensor` behind a check that `place`, which a slice of it has, does not count from the end."""
     if place is None or isinstance(place, int) or not form.may_be_negative(place):
         return tensor
     holds = form.call(aten.ge.Scalar, form.count(place), 0)
     what = (
-        "a slice's place is below 0, and counts from the front here; write x[len(x) - n :] for "
-        "x[-n :]"
+        "a slice's place is below 0, where no minus sign shows that it counts from the end; write "
+        "x[len(x) + n :] for x[n :]"
     )
     text = at_line(location(node), what)
     return form.check(holds, text, tensor)
@@ -171,8 +184,8 @@ def _select_backward(form: StaticForm, node: fx.Node) -> fx.Node:
 
 def _slice_backward(form: StaticForm, node: fx.Node) -> fx.Node:
     values = arguments_of(node)
-    start = form.size_of(values["start"])
     dim = form.dim(node, node)
+    start = from_front(form.size_of(values["start"]), form.shape(node)[dim])
     gradient = values["grad_output"]
     size = form.shape(gradient)[dim]
     if isinstance(start, int) and start >= 0 and values["step"] == 1:

@@ -10,7 +10,7 @@ from torch import fx
 
 from ...step.places import at_line
 from ..graph.nodes import arguments_of, location
-from .parts import checked_from_front, places_of
+from .parts import checked_from_front, from_front, places_of
 from .sources import dims_of_index, is_mask, without_masks
 from .static_form import Rule, Size, StaticForm, aten
 
@@ -205,6 +205,7 @@ def _part(form: StaticForm, node: fx.Node) -> fx.Node:
     tensor = values["self"]
     dim = form.dim(node, tensor)
     index, start, end = (form.size_of(values.get(name)) for name in ("index", "start", "end"))
+    start, end = (from_front(place, form.shape(tensor)[dim]) for place in (start, end))
     if dim in form.padded(tensor):
         return _part_of_padded(form, node, dim, start, end)
     if all(place is None or isinstance(place, int) for place in (index, start, end)):
