@@ -215,7 +215,7 @@ def _trace_with_settled(trace: Callable[[], JointGraph], names: StateNames) -> J
                 )
                 notes[buffer] = at_line(error.line, text)
             continue
-        if decides and changed & names.trainable:
+        if decides and changed & names.trainable and traced.sets_by(names.deciding):
             raise decides
         deciding = sorted(own.keys() & changed)
         if not deciding:

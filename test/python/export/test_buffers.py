@@ -100,6 +100,24 @@ def test_a_flag_of_the_first_batch(tmp_path: pathlib.Path) -> None:
         assert_same_as_eager(classify(model), tmp_path)
 
 
+@pytest.mark.provokes("FSDP-E0213")
+def test_a_parameter_is_set_beside_such_a_branch(tmp_path: pathlib.Path) -> None:
+    """Tests that the refusal names the line that sets it, where no value decides what it is set to."""
+
+    def normalizes(model: Solver, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            model.weight.copy_(F.normalize(model.weight))
+        loss = cross_entropy(model, x, y)
+        model.times += 1
+        return loss
+
+    line = normalizes.__code__.co_firstlineno + 2
+    with pytest.raises(
+        ExportError, match=rf"^test_buffers.py:{line}: the step changes .* weight in"
+    ):
+        export(classify(Solver(), loss=normalizes), tmp_path)
+
+
 class Spikes(nn.Linear):
     """Has a potential that each step begins anew, unless it `reads` what the one before has left."""
 

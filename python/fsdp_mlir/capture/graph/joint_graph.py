@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Any, Collection, Mapping, Optional
 
 import torch
 from torch import fx
@@ -52,6 +52,32 @@ class JointGraph:
         written = (mutation.mutated_input for mutation in mutations)
         states = (d.ParamAOTInput, d.BufferAOTInput)
         return {self.states[m.target] for m in written if isinstance(m, states)}
+
+    def sets_by(self, buffers: Collection[str]) -> bool:
+        """Whether it writes into a parameter what it computes from one of these buffers."""
+        output = next(node for node in self.module.graph.nodes if node.op == "output")
+        nodes = [
+            node
+            for node, meaning in zip(output.args[0], output.meta["desc"])
+            if isinstance(meaning, d.InputMutationAOTOutput)
+            and isinstance(meaning.mutated_input, d.ParamAOTInput)
+        ]
+        seen: set[fx.Node] = set()
+        while nodes:
+            node = nodes.pop()
+            if self._buffer_of(node) in buffers:
+                return True
+            nodes += [one for one in node.all_input_nodes if one not in seen]
+            seen |= set(node.all_input_nodes)
+        return False
+
+    def _buffer_of(self, node: fx.Node) -> Optional[str]:
+        """The buffer that a placeholder stands for."""
+        target = (
+            getattr(node.meta.get("desc"), "target", None) if node.op == "placeholder" else None
+        )
+        role, fqn = self.states.get(target, ("", ""))
+        return fqn if role == "buffer" else None
 
     @property
     def constants(self) -> dict[fx.Node, str]:
