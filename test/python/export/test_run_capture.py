@@ -1,6 +1,7 @@
 """Tests that Python which Dynamo cannot follow is captured by running it: eager's bits, and what
 the code decides must be the same each time."""
 
+import collections
 import contextlib
 import pathlib
 import threading
@@ -276,6 +277,22 @@ def test_a_module_that_the_first_step_makes(tmp_path: pathlib.Path) -> None:
     """Its weights are drawn once, and later steps have them."""
     with pytest.raises(ExportError, match="as a module, make before: run the model on a batch"):
         export(classify(Makes(lambda: nn.Linear(3, 3).requires_grad_(False), True)), tmp_path)
+
+
+class Activations(collections.OrderedDict):
+    """Makes a module of the class that a key has, as Transformers' table of activations does."""
+
+    def __getitem__(self, key: str) -> nn.Module:
+        return super().__getitem__(key)()
+
+
+ACTIVATIONS = Activations(gelu=nn.GELU)
+
+
+def test_a_table_that_makes_what_it_gives(tmp_path: pathlib.Path) -> None:
+    around = lambda block, x: block(ACTIVATIONS["gelu"](x))
+    assert_same_as_eager(classify(Classifier(around)), tmp_path)
+    assert ACTIVATIONS == {"gelu": nn.GELU}
 
 
 def test_a_weight_that_the_module_does_not_own(tmp_path: pathlib.Path) -> None:

@@ -125,6 +125,12 @@ class Member(Place):
     def is_set(self) -> bool:
         return not isinstance(self.table, dict) or self.key in self.table
 
+    def read(self) -> Any:
+        """The member, also where `[key]` of the dict's class makes something of it."""
+        if isinstance(self.table, dict):
+            return dict.get(self.table, self.key, self.default)
+        return super().read()
+
 
 @dataclasses.dataclass(frozen=True)
 class Item(Place):

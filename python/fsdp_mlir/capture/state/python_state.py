@@ -290,9 +290,10 @@ def _place_in(path: str, table: dict[str, Any], key: str) -> Place:
 
 
 def _copied(value: Any) -> Any:
-    """What a container holds, in one of Python's own: another's constructor may take something else."""
+    """What a container holds, in one of Python's own: another's constructor may take something else, and
+    another's `[key]` give something else."""
     if isinstance(value, dict):
-        return dict(value)
+        return dict(value.items())
     return set(value) if isinstance(value, set) else list(value)
 
 
