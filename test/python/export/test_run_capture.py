@@ -279,6 +279,25 @@ def test_a_module_that_the_first_step_makes(tmp_path: pathlib.Path) -> None:
         export(classify(Makes(lambda: nn.Linear(3, 3).requires_grad_(False), True)), tmp_path)
 
 
+class Scale:
+    by = 0.5
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.by + SHIFT
+
+
+SHIFT = 0.25
+
+
+def test_a_class_that_a_step_is_the_first_to_reach(tmp_path: pathlib.Path) -> None:
+    def around(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        block.scale = globals()["Sc" + "ale"]()
+        return block.scale(block(x))
+
+    assert_same_as_eager(classify(Classifier(around)), tmp_path)
+    assert (Scale.by, SHIFT) == (0.5, 0.25)
+
+
 class Activations(collections.OrderedDict):
     """Makes a module of the class that a key has, as Transformers' table of activations does."""
 

@@ -106,7 +106,9 @@ class PythonState:
         return self._reached.generators
 
     def _new(self) -> list[Place]:
-        return [p for p in Reached(self._loss).places if p.identity not in self._places]
+        """Places that a step has made."""
+        new = (p for p in Reached(self._loss).places if p.identity not in self._places)
+        return [place for place in new if self._reached.lacked(place)]
 
     def changed(self) -> list[str]:
         """Names of what is another value, or holds other values, than before.

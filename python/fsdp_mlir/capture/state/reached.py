@@ -18,7 +18,7 @@ import torch
 
 from ...package import is_local
 from .generators import GENERATORS
-from .places import MISSING, Attributes, Held, Member, Place, Slots, is_filled, slots_of
+from .places import MISSING, Attributes, Held, Member, OwnTable, Place, Slots, is_filled, slots_of
 
 _TABLES = ("_parameters", "_buffers", "_modules")
 CONTAINERS = (list, dict, set, collections.deque)
@@ -52,6 +52,7 @@ class Reached:
         self.generators: list[tuple[str, Any]] = []
         self._seen: set[int] = set()  # objects, which all live as long as the step
         self._variables: set[tuple[int, Any]] = set()
+        self._names: dict[int, frozenset[str]] = {}  # in the tables of modules, by their identity
         self._visit(loss.model, "model")
         functions = (*loss.loss_functions, *loss.metrics_functions, loss.outputs_function)
         for function in filter(None, functions):
@@ -62,6 +63,15 @@ class Reached:
         if place.owner is not None:
             return id(place.owner) in self._seen
         return any(place.identity[0] == known.identity[0] for known in self.places)
+
+    def lacked(self, place: Place) -> bool:
+        """Whether nothing was there, at a place that was not reached then. Nobody knows it of a class, a
+        function or a module that was not reached either."""
+        if isinstance(place.table, Attributes):
+            return id(place.holder) in self._seen
+        if isinstance(place.table, OwnTable) or "__builtins__" not in place.table:  # of no module
+            return True
+        return place.key not in self._names.get(id(place.table), (place.key,))
 
     def _visit(self, value: Any, name: str, given: bool = False, placed: bool = False) -> None:
         """Looks into `value`, if it is a user's own, or `given` as a function of the step. It is
@@ -142,17 +152,24 @@ class Reached:
 
     def _visit_variables(self, function: Any) -> None:
         table = function.__globals__
+        self._note_names(table)
         places = [Place(name, table, name) for name in function.__code__.co_names if name in table]
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            self._seen.add(id(cell))
             if _is_assigned(cell):
                 places.append(Place(name, Attributes(cell), "cell_contents"))
         for place in places:
             self._visit_variable(place)
             module = place.read()
             if isinstance(module, types.ModuleType) and is_local(_file(module)):
+                self._note_names(vars(module))
                 for key in function.__code__.co_names:
                     if key in vars(module):
                         self._visit_variable(Place(f"{place.name}.{key}", vars(module), key))
+
+    def _note_names(self, table: dict[str, Any]) -> None:
+        if id(table) not in self._names:
+            self._names[id(table)] = frozenset(table)
 
     def _visit_variable(self, place: Place) -> None:
         value = place.read()
