@@ -160,3 +160,25 @@ def test_rows_that_a_mask_selects_of_each_sample(tmp_path: pathlib.Path) -> None
     exported.weights["fsdp.input.m"] = torch.eye(LONGEST, dtype=torch.bool)[:SAMPLES] | masks[0]
     with pytest.raises(RuntimeError, match=r"test_cut_batches.py:\d+: .*equal"):
         exported.run()
+
+
+def test_samples_as_long_as_the_one_with_the_most(tmp_path: pathlib.Path) -> None:
+    """Rows of a batch are put into a tensor by samples, as the boxes of each picture are by YOLO."""
+
+    def pads(model: Layers, x: Tensor, sample: Tensor) -> Tensor:
+        _, counts = sample.unique(return_counts=True)
+        longest = counts.to(torch.int32).max()
+        whole = torch.zeros(SAMPLES, longest, WIDTH) + x.new_ones((longest, 1))
+        whole = whole + torch.arange(longest)[:, None]
+        ends = torch.zeros(SAMPLES + 1, dtype=torch.int64)
+        ends = ends.scatter_add(0, sample + 1, torch.ones_like(sample)).cumsum(0)
+        whole[sample, torch.arange(len(x)) - ends[sample]] = model.linear(x)
+        return whole.exp().mean() + whole.amax(1).sum()
+
+    samples = [[0, 0, 1, 2, 2, 2], [0, 1, 2, 2, 2, 2], [0, 0, 1, 1, 2, 2], [0] * 6]
+    inputs = {"x": torch.randn(6, WIDTH), "sample": torch.tensor(samples[0])}
+    model = Layers()
+    step = TrainingStep(model=model, loss=pads, optimizer=sgd(model), inputs=inputs)
+    exported = export(step, tmp_path)
+    for sample in samples:
+        compare(step, exported, {**inputs, "sample": torch.tensor(sample)}, tolerance=1e-6)

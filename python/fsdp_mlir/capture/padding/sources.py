@@ -180,15 +180,39 @@ def without_masks(
     return found
 
 
+# Which give some of the numbers that their first argument has.
+_OF_COUNTS = (
+    *(aten._to_copy.default, aten.view.default, aten.alias.default, aten.slice.Tensor),
+    *(aten.select.int, aten.max.default, aten.min.default, aten.amax.default, aten.amin.default),
+)
+
+
 def _most(number: fx.Node) -> Optional[int]:
-    """How large a number is at most that counts where a mask holds; None: it is something else."""
-    while number.target in (aten._to_copy.default, aten.view.default, aten.alias.default):
-        number = number.args[0]
+    """How large a number is at most that counts where a mask holds or how often something is there, as
+    the largest of such counts is; None: it is something else."""
+    while True:
+        if number.target in _OF_COUNTS:
+            number = number.args[0]
+        elif number.target is aten._functional_assert_async.msg:
+            number = number.args[2]
+        elif number.target is aten.where.self and _is_least(number.args[2]):
+            number = number.args[1]
+        else:
+            break
+    if number.target is aten.scatter_add.default:  # as `_unique` counts
+        zeros, _, _, ones = number.args
+        is_count = zeros.target is aten.zeros.default and ones.target is aten.ones_like.default
+        return ones.meta["val"].numel() if is_count else None
     if number.target not in (aten.sum.default, aten.sum.dim_IntList, aten.count_nonzero.default):
         return None
     counted = number.args[0].meta["val"]
     masks = counted.dtype == torch.bool or number.target is aten.count_nonzero.default
     return counted.numel() if masks and not is_dynamic(counted) else None
+
+
+def _is_least(number: fx.Node) -> bool:
+    """Whether it stands for padding where the largest number is looked for."""
+    return number.target is aten.scalar_tensor.default and number.args[0] <= 0
 
 
 def _item(form: StaticForm, node: fx.Node) -> None:

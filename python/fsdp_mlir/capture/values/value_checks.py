@@ -45,6 +45,7 @@ from .python_numbers import (
 )
 from .ranges import ranges_as_places
 from .selected_rows import SelectedRows
+from .tensor_sizes import TensorSizes
 from .unbound_views import UnbindSelects
 
 # Files whose code asks for the code that it is in.
@@ -108,6 +109,7 @@ def passed_checks(whole_numbers: bool = False, states: Collection[int] = ()) -> 
         stack.enter_context(ranges_as_places())
         if whole_numbers:
             stack.enter_context(SelectedRows())
+            stack.enter_context(TensorSizes())
         stack.enter_context(symbols_as_numbers() if whole_numbers else NoListsOfCounts())
         stack.enter_context(run_with_answers())
         yield places
