@@ -287,6 +287,26 @@ def test_a_way_without_a_loss_ends_the_run(what: str, tmp_path: pathlib.Path) ->
         compare(step, exported, batch("negative"))
 
 
+def test_a_count_is_not_more_than_there_are(tmp_path: pathlib.Path) -> None:
+    """What a mask holds for is no more than all, so that nothing decides by it. The other way, on which as
+    many rows are written as there are, would end in an error."""
+
+    def body(m: Model, x: Tensor) -> Tensor:
+        h, mask = m.first(x), x[:, 0] > 0
+        n = mask.sum().item()
+        if n > len(x):
+            mask, n = torch.zeros_like(mask), len(x)
+        rows = torch.zeros_like(h)
+        rows[mask] = h.detach()[:n]
+        return head(m, h + rows)
+
+    step = step_of(body)
+    exported = export(step, tmp_path)
+    assert not any("decides by values" in text for text in exported.notes)
+    for name in BATCHES:
+        compare(step, exported, batch(name))
+
+
 def test_what_earlier_answers_settle_is_not_asked(tmp_path: pathlib.Path) -> None:
     """As in a library that asks in several places how many pairs there are: a way on which there are
     two and none would end in an error."""

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import (
     unset_fake_temporarily,
 )
 from torch._subclasses.functional_tensor import FunctionalTensor
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, constrain_range
 from torch.utils._mode_utils import no_dispatch
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -45,6 +45,15 @@ _FACTORIES = {
 }
 
 
+# Whose results are numbers that their first operand has.
+_OF_NUMBERS = {
+    *(_aten._to_copy.default, _aten.view.default, _aten.alias.default, _aten.detach.default),
+    *(_aten.slice.Tensor, _aten.select.int, _aten.unsqueeze.default, _aten.squeeze.default),
+    *(_aten.max.default, _aten.min.default, _aten.amax.default, _aten.amin.default),
+}
+_SUMS = {_aten.sum.default, _aten.sum.dim_IntList}
+
+
 _UNINITIALISED = {
     getattr(packet, overload)
     for packet in (_aten.empty_like, _aten.new_empty, _aten.new_empty_strided)
@@ -68,6 +77,7 @@ class StandIns(FakeTensorMode):
         super().__init__(allow_non_fake_inputs=True, static_shapes=True, shape_env=environment)
         self._constants = WeakTensorKeyDictionary()
         self._firsts = WeakTensorKeyDictionary()
+        self._most = WeakTensorKeyDictionary()  # of counts: how large one is at most
         self._settled = {id(tensor) for tensor in settled if self.may_turn_const(tensor)}
 
     def from_tensor(self, tensor: torch.Tensor, **options: Any) -> FakeTensor:
@@ -127,6 +137,7 @@ class StandIns(FakeTensorMode):
             self.fake_tensor_converter.invalidate_constant_aliases(result.constant)
         if func is _aten.select.int and args[0] in self._firsts and tuple(args[1:]) == (0, 0):
             result.constant = self._firsts[args[0]]
+        self._note_counts(func, args, result)
         symbols = any(isinstance(a, (torch.SymInt, torch.SymFloat)) for a in args)
         # What `torch.empty` gives, the code writes before it reads.
         makes = func in _FACTORIES or func is _aten.empty.memory_format
@@ -136,6 +147,26 @@ class StandIns(FakeTensorMode):
             result.constant = value
             self.fake_tensor_converter.add_constant_storage_mapping(result)
         return result
+
+    def _note_counts(self, func: Any, args: Any, result: Any) -> None:
+        """Notes how large numbers are at most that count where a mask holds, and says it of one that is
+        read, so that the code's questions about it are answered where nothing is left to decide."""
+        most = None
+        if (
+            func in _SUMS
+            and args[0].dtype == torch.bool
+            and not args[0]._has_symbolic_sizes_strides
+        ):
+            most = args[0].numel()
+        elif func in _OF_NUMBERS or isinstance(result, torch.SymInt):
+            most, version = self._most.get(args[0], (None, 0))
+            most = most if args[0]._version == version else None  # else it was written into
+        if most is None:
+            return
+        if isinstance(result, torch.SymInt):
+            constrain_range(result, min=0, max=most)
+        elif isinstance(result, FakeTensor) and result.dtype in (torch.int64, torch.int32):
+            self._most[result] = most, result._version
 
     def may_be_known(self, result: Any) -> bool:
         return (
