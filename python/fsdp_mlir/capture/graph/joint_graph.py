@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any, Collection, Mapping, Optional
+from typing import Any, Collection, Mapping
 
 import torch
 from torch import fx
@@ -47,47 +47,45 @@ class JointGraph:
     @property
     def changed(self) -> set[tuple[str, str]]:
         """Role and name of the states that it writes into."""
-        output = next(node for node in self.module.graph.nodes if node.op == "output")
-        mutations = (m for m in output.meta["desc"] if isinstance(m, d.InputMutationAOTOutput))
-        written = (mutation.mutated_input for mutation in mutations)
         states = (d.ParamAOTInput, d.BufferAOTInput)
-        return {self.states[m.target] for m in written if isinstance(m, states)}
-
-    def sets_by(self, buffers: Collection[str]) -> bool:
-        """Whether it writes into a parameter what it computes from one of these buffers."""
-        output = next(node for node in self.module.graph.nodes if node.op == "output")
-        nodes = [
-            node
-            for node, meaning in zip(output.args[0], output.meta["desc"])
-            if isinstance(meaning, d.InputMutationAOTOutput)
-            and isinstance(meaning.mutated_input, d.ParamAOTInput)
-        ]
-        seen: set[fx.Node] = set()
-        while nodes:
-            node = nodes.pop()
-            if self._buffer_of(node) in buffers:
-                return True
-            nodes += [one for one in node.all_input_nodes if one not in seen]
-            seen |= set(node.all_input_nodes)
-        return False
-
-    def _buffer_of(self, node: fx.Node) -> Optional[str]:
-        """The buffer that a placeholder stands for."""
-        target = (
-            getattr(node.meta.get("desc"), "target", None) if node.op == "placeholder" else None
-        )
-        role, fqn = self.states.get(target, ("", ""))
-        return fqn if role == "buffer" else None
+        return {self.states[of.target] for _, of in self._changes if isinstance(of, states)}
 
     @property
     def constants(self) -> dict[fx.Node, str]:
         """The placeholders of tensors that are none of the model's, and their names."""
-        constants = {}
+        return self._placeholders("constant")
+
+    def sets_by(self, buffers: Collection[str]) -> bool:
+        """Whether it writes into a parameter what it computes from one of these buffers."""
+        nodes = [node for node, of in self._changes if isinstance(of, d.ParamAOTInput)]
+        reached: set[fx.Node] = set()
+        while nodes:
+            node = nodes.pop()
+            if node not in reached:
+                reached.add(node)
+                nodes += node.all_input_nodes
+        named = self._placeholders("buffer")
+        return any(named.get(node) in buffers for node in reached)
+
+    @property
+    def _changes(self) -> list[tuple[fx.Node, Any]]:
+        """What it writes into its inputs, and the descriptor of each."""
+        output = next(node for node in self.module.graph.nodes if node.op == "output")
+        return [
+            (node, meaning.mutated_input)
+            for node, meaning in zip(output.args[0], output.meta["desc"])
+            if isinstance(meaning, d.InputMutationAOTOutput)
+        ]
+
+    def _placeholders(self, role: str) -> dict[fx.Node, str]:
+        """Those of the module's states with a role, and their names."""
+        named = {}
         for node in self.module.graph.find_nodes(op="placeholder"):
-            role, fqn = self.states.get(getattr(node.meta["desc"], "target", None), ("", ""))
-            if role == "constant":
-                constants[node] = fqn
-        return constants
+            target = getattr(node.meta["desc"], "target", None)
+            of, fqn = self.states.get(target, ("", ""))
+            if of == role:
+                named[node] = fqn
+        return named
 
 
 def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames) -> Program:
