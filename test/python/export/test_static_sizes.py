@@ -377,6 +377,45 @@ def test_selections_that_need_an_element(tmp_path: pathlib.Path, name: str) -> N
         exported.run()
 
 
+def one_class_of_each_row(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    wanted = torch.zeros(len(x[m]), LABELS)
+    wanted[range(len(wanted)), y[m]] = 1
+    return F.mse_loss(model.other(x[m]), wanted)
+
+
+def rows_of_a_selection(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    rows = model.layer(x[m]).clone()
+    rows[y[:2]] = 0.5
+    return rows.sum()
+
+
+def sums_of_classes(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    return torch.zeros(LABELS, WIDTH).index_add(0, y[m], model.layer(x[m])).exp().sum()
+
+
+@pytest.mark.parametrize(
+    "body, there, behind",
+    [
+        (one_class_of_each_row, [0, 1, 2, -1, -3], [LABELS, LABELS + 1, -LABELS - 1]),
+        (rows_of_a_selection, [0, 1, -2], [2, 3, ROWS, -3]),
+        (sums_of_classes, [0, 1, 2], [LABELS, LABELS + 1, -1]),
+    ],
+)
+def test_a_write_at_a_place_that_is_not_there_ends_the_run(
+    tmp_path: pathlib.Path, body: Body, there: list[int], behind: list[int]
+) -> None:
+    """As it ends eager's step: padding's places are none of the step's."""
+    step, two = step_of(body), batch("first")
+    two["m"][4] = True
+    exported = export(step, tmp_path)
+    for label in there:
+        compare(step, exported, {**two, "y": torch.full_like(two["y"], label)})
+    for label in behind:
+        exported.weights["fsdp.input.y"] = torch.full_like(two["y"], label)
+        with pytest.raises(RuntimeError, match="that is not there|out of (range|bounds)"):
+            exported.run()
+
+
 def test_an_element_that_only_one_way_has(tmp_path: pathlib.Path) -> None:
     def body(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
         rows, place = model.layer(x[m]), 2 * int(m.sum())

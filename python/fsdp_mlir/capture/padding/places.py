@@ -72,6 +72,21 @@ def _checked_within(form: StaticForm, node: fx.Node, size: Size, index: fx.Node)
     return form.check(form.call(aten.all.default, holds), text, index)
 
 
+def _beyond(form: StaticForm, index: fx.Node, size: Size, end: int) -> fx.Node:
+    """`index` into what is longer than the dimension of that size: what is not there is at `end`, where
+    kernels do not find it either."""
+    if _is_within(form, index, size):
+        return index
+    there = form.call(
+        aten.logical_and.default,
+        form.call(aten.ge.Scalar, index, 0),
+        form.call(aten.lt.Tensor, index, form.count(size)),
+    )
+    found = form.chosen(there, index, end)
+    form.note(found, form.shape(index))
+    return found
+
+
 def _index(form: StaticForm, node: fx.Node) -> fx.Node:
     values = arguments_of(node)
     tensor, indices = values["self"], values["indices"]
@@ -107,10 +122,14 @@ def _index_put(form: StaticForm, node: fx.Node) -> fx.Node:
     ]
     behind = {}
     for dim, index in enumerate(indices):
-        if index is not None and form.padded(index):
+        if index is None:
+            continue
+        size, length = form.shape(tensor)[dim], tensor.meta["val"].shape[dim]
+        places[dim] = _checked_within(form, node, size, places[dim])
+        if form.padded(index):
             counted = form.counted_in(form.shape(index), form.padded(index))
-            length = tensor.meta["val"].shape[dim]
-            places[dim] = form.chosen(counted, places[dim], length)
+            place = _beyond(form, places[dim], size, length + 1) if size == length else places[dim]
+            places[dim] = form.chosen(counted, place, length)
             behind[dim] = length
     whole = form.again(node, self=_longer(form, tensor, list(behind)), indices=places)
     for dim, length in behind.items():
@@ -136,12 +155,14 @@ def _scatter(form: StaticForm, node: fx.Node) -> fx.Node:
         along = [d for d in padded if d == dim or form.shape(index)[d] != form.shape(tensor)[d]]
     else:
         along = padded
+    if node.target._schema.name == "aten::index_fill":  # the one whose index may count from the end
+        index = _counted_from_front(form, tensor, dim, index, becomes_longer=bool(along))
+    size, length = form.shape(tensor)[dim], tensor.meta["val"].shape[dim]
+    index = _checked_within(form, node, size, index)
     if not along:
         return form.again(node, index=form.filled(index, 0))
     counted = form.counted_in(form.shape(index), padded)
-    length = tensor.meta["val"].shape[dim]
-    if node.target._schema.name == "aten::index_fill":  # the one whose index may count from the end
-        index = _counted_from_front(form, tensor, dim, index, becomes_longer=True)
+    index = _beyond(form, index, size, length + 1) if size == length else index
     places = form.chosen(counted, index, length)
     whole = form.again(node, self=_longer(form, tensor, [dim]), index=places)
     return form.call(aten.slice.Tensor, whole, dim, 0, length)
