@@ -39,8 +39,9 @@ _OF_BUFFERS = (
     "the first batch alone changes it, as a flag, run that batch before"
 )
 _NUMBER = (
-    "the step reads a tensor's value as a Python number; keep it a tensor. What a library does so with "
-    "a batch, as an augmentation, can be done where batches are made"
+    "the step reads a tensor's value as a Python number; keep it a tensor. A library that looks for "
+    "a size so takes it as an argument (size=, num_classes=), and what one does so with a batch, as an "
+    "augmentation, can be done where batches are made"
 )
 _NUMBER_IN_PYTORCH = "the step reads a tensor's value as a Python number in {}; use what computes the same by tensors"
 _EQUAL = (
