@@ -55,15 +55,20 @@ def _is_within(form: StaticForm, index: fx.Node, size: Size) -> bool:
     return size in form.places_within[index]
 
 
-def _checked_within(form: StaticForm, node: fx.Node, size: Size, index: fx.Node) -> fx.Node:
-    """`index` along a dimension of that size, behind a check that it reads nothing but what counts."""
-    if isinstance(size, int) or _is_within(form, index, size):
-        return index
-    holds = form.call(
+def _is_there(form: StaticForm, index: fx.Node, size: Size) -> fx.Node:
+    """Which places of `index` a dimension of that size has."""
+    return form.call(
         aten.logical_and.default,
         form.call(aten.ge.Scalar, index, 0),
         form.call(aten.lt.Tensor, index, form.count(size)),
     )
+
+
+def _checked_within(form: StaticForm, node: fx.Node, size: Size, index: fx.Node) -> fx.Node:
+    """`index` along a dimension of that size, behind a check that it meets nothing but what counts."""
+    if isinstance(size, int) or _is_within(form, index, size):
+        return index
+    holds = _is_there(form, index, size)
     if form.padded(index):
         counted = form.counted_in(form.shape(index), form.padded(index))
         behind = form.call(aten.logical_not.default, counted)
@@ -72,17 +77,12 @@ def _checked_within(form: StaticForm, node: fx.Node, size: Size, index: fx.Node)
     return form.check(form.call(aten.all.default, holds), text, index)
 
 
-def _beyond(form: StaticForm, index: fx.Node, size: Size, end: int) -> fx.Node:
-    """`index` into what is longer than the dimension of that size: what is not there is at `end`, where
-    kernels do not find it either."""
-    if _is_within(form, index, size):
+def _beyond(form: StaticForm, size: Size, index: fx.Node) -> fx.Node:
+    """`index` along a dimension of that size which is one longer now. Where the size is known, what is
+    not there is behind that too, where kernels do not find it."""
+    if not isinstance(size, int) or _is_within(form, index, size):
         return index
-    there = form.call(
-        aten.logical_and.default,
-        form.call(aten.ge.Scalar, index, 0),
-        form.call(aten.lt.Tensor, index, form.count(size)),
-    )
-    found = form.chosen(there, index, end)
+    found = form.chosen(_is_there(form, index, size), index, size + 1)
     form.note(found, form.shape(index))
     return found
 
@@ -128,8 +128,7 @@ def _index_put(form: StaticForm, node: fx.Node) -> fx.Node:
         places[dim] = _checked_within(form, node, size, places[dim])
         if form.padded(index):
             counted = form.counted_in(form.shape(index), form.padded(index))
-            place = _beyond(form, places[dim], size, length + 1) if size == length else places[dim]
-            places[dim] = form.chosen(counted, place, length)
+            places[dim] = form.chosen(counted, _beyond(form, size, places[dim]), length)
             behind[dim] = length
     whole = form.again(node, self=_longer(form, tensor, list(behind)), indices=places)
     for dim, length in behind.items():
@@ -162,8 +161,7 @@ def _scatter(form: StaticForm, node: fx.Node) -> fx.Node:
     if not along:
         return form.again(node, index=form.filled(index, 0))
     counted = form.counted_in(form.shape(index), padded)
-    index = _beyond(form, index, size, length + 1) if size == length else index
-    places = form.chosen(counted, index, length)
+    places = form.chosen(counted, _beyond(form, size, index), length)
     whole = form.again(node, self=_longer(form, tensor, [dim]), index=places)
     return form.call(aten.slice.Tensor, whole, dim, 0, length)
 
