@@ -173,7 +173,7 @@ def without_pytorchs_log() -> Iterator[None]:
     trace_log = torch._logging._internal.trace_log
     with (
         mock.patch.object(logging.Logger, "handle", without),
-        # For which PyTorch would write down a call stack with each size that depends on values.
+        # With a handler there, PyTorch notes a call stack for each size that depends on values.
         mock.patch.object(trace_log, "handlers", []),
     ):
         yield

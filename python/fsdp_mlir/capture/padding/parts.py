@@ -45,6 +45,15 @@ def _slice(form: StaticForm, node: fx.Node) -> fx.Node:
     return form.call(aten.index_select.default, tensor, dim, places)
 
 
+def are_there(form: StaticForm, places: fx.Node, size: Size) -> fx.Node:
+    """Which of these places a dimension of that size has, counted from the front."""
+    return form.call(
+        aten.logical_and.default,
+        form.call(aten.ge.Scalar, places, 0),
+        form.call(aten.lt.Tensor, places, form.count(size)),
+    )
+
+
 def from_front(place: Any, size: Size) -> Any:
     """A place of a slice that the code counts from the end (`-n`), counted from the front, along a
     dimension of `size`. Where `n` is 0 it is the first one, as Python has it."""
@@ -136,11 +145,7 @@ def _select(form: StaticForm, node: fx.Node) -> fx.Node:
     if isinstance(index, int) and isinstance(size, int):
         return form.again(node)
     place = _from_front(form, index, size)
-    there = form.call(
-        aten.logical_and.default,
-        form.call(aten.ge.Scalar, place, 0),
-        form.call(aten.lt.Tensor, place, form.count(size)),
-    )
+    there = are_there(form, place, size)
     text = at_line(location(node), "the step takes an element here that is not there")
     if isinstance(index, int) and index >= 0:
         return form.again(node, self=form.check(there, text, tensor))
@@ -201,11 +206,7 @@ def _slice_backward(form: StaticForm, node: fx.Node) -> fx.Node:
     if isinstance(start, int) or values["step"] != 1:
         raise form.refused(node, "it counts from the end")
     places = form.call(aten.sub.Tensor, form.places(form.shape(node)[dim]), form.count(start))
-    counts = form.call(
-        aten.logical_and.default,
-        form.call(aten.ge.Scalar, places, 0),
-        form.call(aten.lt.Tensor, places, form.count(size)),
-    )
+    counts = are_there(form, places, size)
     places = form.call(aten.clamp.default, places, 0, max(0, form.bound(size) - 1))
     moved = form.call(aten.index_select.default, gradient, dim, places)
     return form.chosen(form.along(counts, dim, len(form.shape(node))), moved, 0)

@@ -10,7 +10,7 @@ from torch import fx
 
 from ...step.places import at_line
 from ..graph.nodes import arguments_of, location
-from .parts import checked_from_front, from_front, places_of
+from .parts import are_there, checked_from_front, from_front, places_of
 from .sources import dims_of_index, is_mask, without_masks
 from .static_form import Rule, Size, StaticForm, aten
 
@@ -55,20 +55,11 @@ def _is_within(form: StaticForm, index: fx.Node, size: Size) -> bool:
     return size in form.places_within[index]
 
 
-def _is_there(form: StaticForm, index: fx.Node, size: Size) -> fx.Node:
-    """Which places of `index` a dimension of that size has."""
-    return form.call(
-        aten.logical_and.default,
-        form.call(aten.ge.Scalar, index, 0),
-        form.call(aten.lt.Tensor, index, form.count(size)),
-    )
-
-
 def _checked_within(form: StaticForm, node: fx.Node, size: Size, index: fx.Node) -> fx.Node:
     """`index` along a dimension of that size, behind a check that it meets nothing but what counts."""
     if isinstance(size, int) or _is_within(form, index, size):
         return index
-    holds = _is_there(form, index, size)
+    holds = are_there(form, index, size)
     if form.padded(index):
         counted = form.counted_in(form.shape(index), form.padded(index))
         behind = form.call(aten.logical_not.default, counted)
@@ -82,7 +73,7 @@ def _beyond(form: StaticForm, size: Size, index: fx.Node) -> fx.Node:
     not there is behind that too, where kernels do not find it."""
     if not isinstance(size, int) or _is_within(form, index, size):
         return index
-    found = form.chosen(_is_there(form, index, size), index, size + 1)
+    found = form.chosen(are_there(form, index, size), index, size + 1)
     form.note(found, form.shape(index))
     return found
 
@@ -263,11 +254,7 @@ def _part_by_values(form: StaticForm, node: fx.Node, dim: int, start: Any, end: 
     if form.bound(size) == 0:
         return tensor
     places = form.call(aten.sub.Tensor, form.places(length), form.count(start))
-    written = form.call(
-        aten.logical_and.default,
-        form.call(aten.ge.Scalar, places, 0),
-        form.call(aten.lt.Tensor, places, form.count(size)),
-    )
+    written = are_there(form, places, size)
     places = form.call(aten.clamp.default, places, 0, form.bound(size) - 1)
     source = form.call(aten.index_select.default, source, dim, places)
     written = form.along(written, dim, len(form.shape(tensor)))
