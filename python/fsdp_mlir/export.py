@@ -24,11 +24,11 @@ from .errors import (
 from .archive.container import FORMAT_VERSION, build_archive
 from .archive.missed_steps import name_missed
 from .capture.graph.changed_parameters import UntrainedParametersChanged
-from .capture.graph.clamped_parameters import clamped_in_steps
 from .capture.context import without_pytorchs_log
 from .capture.state.kept import Kept
 from .capture.state.state_kept import StateKept
-from .capture.graph.program import Bounds, Program
+from .capture.graph.program import Program, Setting
+from .capture.graph.set_parameters import set_in_steps
 from .capture.step_graph import capture
 from .step.clipping import describe_clipping
 from .data.checks import warn_of_loader
@@ -117,8 +117,10 @@ def _export(
         warn_of_loader(what, data, step.batches, int(os.environ.get("WORLD_SIZE", 1)))
     captured = _capture_programs(step, names, sharding, read.held)
     missed = name_missed(list(captured.values()), read.held)
-    clamped = _clamped(step, names, sharding, captured, read.held - missed.keys())
-    optimizer, rules = read.describe(missed, clamped)
+    settings = _settings(step, names, sharding, captured, read.held, missed)
+    if settings:
+        read = read_optimizer(step, names, schedule, settings)
+    optimizer, rules = read.describe(missed)
     programs = {
         wanted.name: ProgramWriter(captured[wanted.name], names, wanted)
         for wanted in _programs_of(step)
@@ -175,19 +177,31 @@ def _capture_programs(
     return programs
 
 
-def _clamped(
+def _settings(
     step: TrainingStep,
     names: StateNames,
     sharding: UnitTable,
     captured: Mapping[str, Program],
-    updated: Collection[str],
-) -> dict[str, Bounds]:
-    """The bounds of parameters that the steps keep between such; each step updates those in `updated`,
-    unless a scaler skips it."""
+    held: Collection[str],
+    missed: Collection[str],
+) -> dict[str, Setting]:
+    """What sets each trained parameter that the steps set.
+
+    Args:
+        held: the parameters that an optimizer holds.
+        missed: those that a step may give no gradient.
+    """
     kept = sharding.precision.dtypes
-    own = {fqn for fqn, tensor in names.parameters.items() if kept.get(fqn) in (None, tensor.dtype)}
-    training = [captured[wanted.name] for wanted in _programs_of(step) if wanted.trains]
-    return clamped_in_steps(training, own & set(updated) if step.scaler is None else ())
+    updated = {
+        fqn: tensor
+        for fqn, tensor in names.parameters.items()
+        if fqn in held and kept.get(fqn) in (None, tensor.dtype)
+    }
+    programs: dict[bool, list[Program]] = {True: [], False: []}
+    for wanted in _programs_of(step):
+        programs[wanted.trains].append(captured[wanted.name])
+    is_often = step.accumulate > 1 or step.scaler is not None
+    return set_in_steps(programs[True], programs[False], updated, updated if is_often else missed)
 
 
 def _programs_of(step: TrainingStep) -> Iterable[StepProgram]:

@@ -154,7 +154,8 @@ def averaged(step: Any, world: int, steps: int) -> Trained:
     """Data-parallel training emulated on one process: every rank's gradient
     by eager PyTorch, their sum in rank order, one division, one update. Each
     rank has its own buffers, frozen parameters (which its forward may change)
-    and its own random stream, all seeded alike."""
+    and its own random stream, all seeded alike. What its forward sets trained
+    parameters to, each rank's does."""
     model = step.model
     parameters = list(model.parameters())
     feeds = [batches(step, rank, world) for rank in range(world)]
@@ -168,7 +169,10 @@ def averaged(step: Any, world: int, steps: int) -> Trained:
         set_rates(i)
         totals: list[torch.Tensor | None] = [None] * len(parameters)
         row = []
+        begun = [parameter.detach().clone() for parameter in parameters]
         for rank in range(world):
+            for parameter, value in zip(parameters, begun):
+                parameter.data.copy_(value)
             exchange(model, frozen, own[rank])
             step.optimizer.zero_grad()
             torch.set_rng_state(streams[rank])

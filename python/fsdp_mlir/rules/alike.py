@@ -3,7 +3,7 @@ hundreds of parameters, and few shapes."""
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Container, Sequence
 
 import torch
 from torch.optim import optimizer as hooks
@@ -19,9 +19,15 @@ class Followed:
 
     Args:
         groups: the names of all parameters, by group.
+        set_first: the parameters that are set in front of their updates, each in its own way.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, groups: Sequence[Sequence[str]]) -> None:
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        groups: Sequence[Sequence[str]],
+        set_first: Container[str] = (),
+    ) -> None:
         self.groups: list[list[str]] = [[] for _ in groups]
         self.tensors: list[torch.Tensor] = []
         self.places: list[int] = []
@@ -31,7 +37,7 @@ class Followed:
             for tensor, fqn in zip(group["params"], members):
                 shape = tensor.shape, tensor.stride(), tensor.dtype
                 kind = number, *shape, tensor.requires_grad
-                is_apart = all_are_apart or optimizer.state.get(tensor)
+                is_apart = all_are_apart or fqn in set_first or optimizer.state.get(tensor)
                 place = known.setdefault(id(tensor) if is_apart else kind, len(self.tensors))
                 if place == len(self.tensors):
                     self.groups[number].append(fqn)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, NoReturn, Optional, Sequence
+from types import MappingProxyType
+from typing import Any, Mapping, NoReturn, Optional, Sequence
 
 import torch
 
+from ..capture.graph.program import Setting
 from ..errors import E, ExportError
 from .alike import Followed
 from .follow import Follower
@@ -73,17 +75,18 @@ def capture_rules(
     optimizer: torch.optim.Optimizer,
     groups: Sequence[Sequence[str]],
     schedule: Schedule,
+    settings: Mapping[str, Setting] = MappingProxyType({}),
 ) -> list[Rule]:
     """The rules of `optimizer`, whose groups hold the parameters named `groups`. Numbers that the
-    schedule changes are not constants of the rules.
+    schedule changes are not constants of the rules. A parameter in `settings` is set first.
 
     Raises:
         ExportError: the step is not the same function of each parameter in every step.
     """
     pool = Pool()
     check_state_keys(type(optimizer), optimizer.state)
-    followed = Followed(optimizer, groups)
-    follower = Follower(optimizer, followed, schedule, pool)
+    followed = Followed(optimizer, groups, settings)
+    follower = Follower(optimizer, followed, schedule, pool, settings)
     _check_closure(optimizer)
     together = follower.follow_together() if len(groups) > 1 else None
     first = follower.follow_first()

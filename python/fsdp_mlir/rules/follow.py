@@ -6,10 +6,13 @@ import collections
 import copy
 import functools
 from dataclasses import replace
-from typing import Any, Callable, NoReturn, Optional, Sequence
+from types import MappingProxyType
+from typing import Any, Callable, Mapping, NoReturn, Optional, Sequence
 
 import torch
 
+from ..capture.graph.program import Setting
+from ..capture.graph.set_parameters import changed_in_place
 from ..errors import E, ExportError
 from ..step.strides import has_gaps, row_major_strides
 from .alike import Followed
@@ -58,8 +61,10 @@ class Follower:
         followed: Followed,
         schedule: Schedule,
         pool: Pool,
+        settings: Mapping[str, Setting] = MappingProxyType({}),
     ) -> None:
         self.optimizer, self.groups, self.pool = optimizer, followed.groups, pool
+        self.settings = settings
         self.scheduled = [pool.make("hyperparameter", *column) for column in schedule.columns]
         self.in_first_step = self._values(schedule.rows[0])
         # Learning rates may become others in a run; what else changes is in the table.
@@ -258,6 +263,7 @@ class Follower:
                         own[key] = entry.found(trace, number)
                     its = [next(left) for _ in self._members(group)]
                     shadow.param_groups.append(Entries({"params": its, **own}))
+                self._set(members, params)
                 held = list(shadow.param_groups)
                 shadow.state = collections.defaultdict(dict)
                 shadow.state.update({p: s for p, s in zip(params, states) if s})
@@ -285,6 +291,17 @@ class Follower:
         attributes = {k: v for k, v in vars(shadow).items() if k not in ("state", "param_groups")}
         self._check_attributes(attributes)
         return outcomes, attributes, kept, after
+
+    def _set(self, members: Sequence[int], params: Sequence[torch.Tensor]) -> None:
+        """Sets the parameters that are set in front of the step."""
+        for index, param in zip(members, params):
+            setting = self.settings.get(self.fqns[index])
+            if setting is None:
+                continue
+            try:
+                param.copy_(setting.module(param))
+            except Exception as error:
+                raise changed_in_place(self.fqns[index], setting.node) from error
 
     def _parameter(self, trace: Trace, index: int) -> torch.Tensor:
         like = self.tensors[index]

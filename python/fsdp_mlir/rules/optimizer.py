@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from types import MappingProxyType
 from typing import Any, Container, Iterator, Mapping, Optional, Sequence
 
 import torch
 
-from ..capture.graph.program import Bounds
+from ..capture.graph.program import Setting
 from ..dtypes import dtype_name
 from ..errors import E, ExportError, listed
 from ..step.names import StateNames
 from ..step.optimizer_list import parts_of
 from ..step.places import at_line
 from .capture import Rule, capture_rules
-from .clamped import of_clamped
 from .group_entries import described
 from .writer import RuleWriter
 from .schedule import OF_SCHEDULERS, Schedule, constant_rates
@@ -46,21 +46,18 @@ class StepOptimizer:
         """The parameters in its groups."""
         return {fqn for group in self.groups for fqn in group["parameters"]}
 
-    def describe(
-        self, missed: Mapping[str, str], clamped: Mapping[str, Bounds]
-    ) -> tuple[dict[str, Any], dict[str, str]]:
+    def describe(self, missed: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
         """The archive's entry, and the rules' methods by name.
 
         Args:
             missed: by parameter, the buffer that counts the steps without its gradient.
-            clamped: by parameter, the bounds that the step keeps it between.
 
         Raises:
             ExportError: an optimizer has numbers that follow from each step, of such a parameter.
         """
         writers: dict[str, RuleWriter] = {}
         for optimizer, whole in self.rules:
-            for rule in _apart(whole, missed, clamped):
+            for rule in _apart(whole, missed):
                 if rule.missed:
                     _check_counted(
                         optimizer,
@@ -77,11 +74,17 @@ class StepOptimizer:
 
 
 def read_optimizer(
-    step: TrainingStep, names: StateNames, schedule: Optional[Schedule]
+    step: TrainingStep,
+    names: StateNames,
+    schedule: Optional[Schedule],
+    settings: Mapping[str, Setting] = MappingProxyType({}),
 ) -> StepOptimizer:
     """Follows the step of the optimizer, or of several.
 
     Warns by name of trainable parameters that no optimizer holds: they get no update.
+
+    Args:
+        settings: by parameter, what sets it in front of its update.
 
     Raises:
         ExportError: a parameter that is not in the model, a step that does not treat each element
@@ -102,7 +105,7 @@ def read_optimizer(
         read.groups += own
         _warn_of_modes(part)
         captured = capture_rules(
-            part, [group["parameters"] for group in own], schedule.part(first, len(own))
+            part, [group["parameters"] for group in own], schedule.part(first, len(own)), settings
         )
         for rule in captured:
             if step.scaler is not None:
@@ -126,15 +129,13 @@ def read_optimizer(
     return read
 
 
-def _apart(rule: Rule, missed: Mapping[str, str], clamped: Mapping[str, Bounds]) -> Iterator[Rule]:
-    """A rule for each set of its parameters that lack their gradients together, and that the step
-    keeps between the same bounds."""
-    sets: dict[tuple[Optional[str], Optional[Bounds]], list[str]] = {}
+def _apart(rule: Rule, missed: Mapping[str, str]) -> Iterator[Rule]:
+    """A rule for each set of its parameters that lack their gradients together."""
+    sets: dict[Optional[str], list[str]] = {}
     for fqn in rule.parameters:
-        sets.setdefault((missed.get(fqn), clamped.get(fqn)), []).append(fqn)
-    for (name, bounds), parameters in sets.items():
-        own = rule if bounds is None else of_clamped(rule, bounds)
-        yield dataclasses.replace(own, parameters=parameters, missed=name)
+        sets.setdefault(missed.get(fqn), []).append(fqn)
+    for name, parameters in sets.items():
+        yield dataclasses.replace(rule, parameters=parameters, missed=name)
 
 
 def _describe_groups(

@@ -1,4 +1,4 @@
-"""Tests that a parameter which is trained, and which the step keeps between bounds in place, has the
+"""Tests that a parameter which is trained, and which the step sets in place by what it was, has the
 bits of eager PyTorch, or is refused."""
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from fsdp_mlir.export import export_step
 from support import chain, reference
 
 STEPS = 3
+
+Change = Callable[[nn.Parameter, Tensor], None]
 
 
 def by_data(scale: nn.Parameter, read: Tensor) -> None:
@@ -42,50 +44,74 @@ def by_a_product(scale: nn.Parameter, read: Tensor) -> None:
     scale.data.mul_(0.9)
 
 
+def normalized(weight: nn.Parameter, read: Tensor) -> None:
+    """As prototypes are, row by row."""
+    with torch.no_grad():
+        weight.copy_(F.normalize(weight, dim=1))
+
+
+def of_bounded_norm(weight: nn.Parameter, read: Tensor) -> None:
+    """As EEGNet has its weights."""
+    weight.data = torch.renorm(weight.data, p=2, dim=0, maxnorm=0.7)
+
+
+def by_the_batch(scale: nn.Parameter, read: Tensor) -> None:
+    scale.data.add_(read)
+
+
 class Scaled(nn.Module):
-    def __init__(self, change: Callable[[nn.Parameter, Tensor], None]) -> None:
+    """Changes its scale, or the weight of its layer, before it reads them."""
+
+    def __init__(self, change: Change, of: str) -> None:
         super().__init__()
-        self.layer, self.change = nn.Linear(8, 6), change
+        self.layer, self.change, self.of = nn.Linear(8, 6), change, of
         self.scale = nn.Parameter(torch.linspace(-1, 1, 6))
 
     def forward(self, x: Tensor) -> Tensor:
-        read = torch.zeros(())
-        if self.training:
-            self.change(self.scale, read)
+        read = 0 * x.sum()
+        self.change(self.get_parameter(self.of), read)
         return self.layer(x) * self.scale + read
 
 
-def training_step(change: Any, optimizer: Any = torch.optim.AdamW) -> TrainingStep:
+def training_step(
+    change: Change, optimizer: Any = torch.optim.AdamW, of: str = "scale", **options: Any
+) -> TrainingStep:
     torch.manual_seed(1)
-    model, x = Scaled(change), torch.randn(24, 8)
+    model, x = Scaled(change, of), torch.randn(24, 8)
     return TrainingStep(
         model,
         lambda model, x: F.mse_loss(model(x), x[:, :6]),
         optimizer(model.parameters(), lr=0.5, weight_decay=0.1),
         {"x": x[:4]},
         data={"x": x},
+        **options,
     )
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    "change, optimizer, ranks",
+    "change, of, optimizer, ranks",
     [
-        (by_data, torch.optim.AdamW, 2),
-        (by_operators, torch.optim.SGD, 1),
-        (twice, torch.optim.SGD, 1),
+        (by_data, "scale", torch.optim.AdamW, 2),
+        (by_operators, "scale", torch.optim.SGD, 1),
+        (twice, "scale", torch.optim.SGD, 1),
+        (by_a_product, "scale", torch.optim.AdamW, 2),
+        (normalized, "layer.weight", torch.optim.SGD, 2),
+        (of_bounded_norm, "layer.weight", torch.optim.AdamW, 2),
     ],
 )
-def test_it_is_eagers(change: Any, optimizer: Any, ranks: int, tmp_path: pathlib.Path) -> None:
-    make = lambda argv=(): training_step(change, optimizer)
+def test_it_is_eagers(
+    change: Change, of: str, optimizer: Any, ranks: int, tmp_path: pathlib.Path
+) -> None:
+    make = lambda argv=(): training_step(change, optimizer, of)
     trained = reference.averaged(make(), ranks, STEPS)
     plan = chain.compile_step(make, tmp_path, pipeline=f"mesh={ranks}")
     run = chain.run_plan(plan, ranks, steps=STEPS)
     reference.assert_same_bits(run.losses, run.weights, trained)
 
 
-@pytest.mark.parametrize("change", [after_it_is_read, by_a_product])
-def test_another_change_is_refused(change: Any, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("change", [after_it_is_read, by_the_batch])
+def test_another_change_is_refused(change: Change, tmp_path: pathlib.Path) -> None:
     with pytest.raises(
         ExportError, match=r"parameters.py:\d+: the step changes the parameter scale"
     ):

@@ -152,7 +152,7 @@ def test_several_optimizers(tmp_path: pathlib.Path) -> None:
     assert table.columns == [(0, "lr"), (1, "lr")]
     assert table.rows == [[1e-3, 0.1], [1e-3, 0.05], [1e-3, 0.025]]
     made = step()
-    description, _ = read_optimizer(made, StateNames(made), table).describe({}, {})
+    description, _ = read_optimizer(made, StateNames(made), table).describe({})
     assert [group["optimizer"] for group in description["groups"]] == ["muon", "adamw"]
     assert [rule["name"] for rule in description["rules"]] == ["muon.0.2x3", "adamw.1"]
 

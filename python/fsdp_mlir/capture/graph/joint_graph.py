@@ -13,9 +13,9 @@ from torch._functorch._aot_autograd import descriptors as d
 from ...errors import E, ExportError
 from ...step.names import StateNames
 from .changed_parameters import UntrainedParametersChanged
-from .clamped_parameters import changed_in_place, clamp_of, without_gradients_of_clamps
 from .nodes import first_user, refusal, refused_higher_order, state_of
 from .program import Argument, Program, Result
+from .set_parameters import changed_in_place, setting_of, without_gradients_of_settings
 from .tensors_of_others import what_is_changed
 
 
@@ -107,7 +107,7 @@ class _Description:
         self._read: dict[tuple[str, str], fx.Node] = {}  # parameters, buffers and constants
         self._changed: list[str] = []  # parameters that nothing trains
         output = next(node for node in traced.module.graph.nodes if node.op == "output")
-        without_gradients_of_clamps(traced.module.graph, output)
+        without_gradients_of_settings(traced.module.graph, output)
         changed_alone = _without_gradients_of_changes(traced.module.graph, output)
         # Of several programs, another one may train it.
         is_only = len(names.step.turns) == len(names.step.batches) == 1
@@ -123,7 +123,6 @@ class _Description:
                 self._add_argument(node, *self._meaning(descriptor))
             elif node.op == "get_attr":
                 self._add_constant(node)
-        self._trains = bool(differentiated)
         for node, descriptor in zip(output.args[0], output.meta["desc"]):
             if node is not None:
                 self._add_result(node, descriptor)
@@ -212,10 +211,10 @@ class _Description:
         ):
             self._changed.append(fqn)
         elif role == "parameter":
-            clamp = clamp_of(node) if self._trains else None
-            if clamp is None:
+            setting = setting_of(node)
+            if setting is None:
                 raise changed_in_place(fqn, node)
-            self.program.clamped[fqn] = clamp
+            self.program.settings[fqn] = setting
         elif role != "input":
             raise refusal(E.CHANGED_IN_PLACE, node, what_is_changed(node.meta["val"].shape))
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Optional
-
 from torch import fx
 
 
@@ -26,15 +24,16 @@ class Result:
     fqn: str = ""
 
 
-# The least and the largest that a parameter may be.
-Bounds = tuple[Optional[float], Optional[float]]
-
-
 @dataclass(frozen=True)
-class Clamp:
-    """A parameter that is kept between bounds, and where the step does so."""
+class Setting:
+    """What a step sets a trained parameter to, as a function of the parameter alone.
 
-    bounds: Bounds
+    Attributes:
+        module: the function.
+        node: what the step leaves, in its own graph.
+    """
+
+    module: fx.GraphModule
     node: fx.Node
 
 
@@ -46,7 +45,7 @@ class Program:
     module: fx.GraphModule  # owns the graph: without it the nodes are gone
     arguments: list[Argument] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
-    clamped: dict[str, Clamp] = field(default_factory=dict)  # parameters, in place
+    settings: dict[str, Setting] = field(default_factory=dict)  # by trained parameter
 
     @property
     def graph(self) -> fx.Graph:

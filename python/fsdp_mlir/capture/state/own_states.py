@@ -154,6 +154,8 @@ class OwnStates:
         if isinstance(value, torch.Tensor) and id(value) in self._targets:
             target = self._targets[id(value)]
             own = getattr(self._owner, target)
+            if isinstance(value, torch.nn.Parameter):
+                own._is_param = True  # as code finds that asks for it
             # Backward reads what the buffer was before.
             if target in self._copied and target not in self._copies:
                 self._copies[target] = own.clone()
