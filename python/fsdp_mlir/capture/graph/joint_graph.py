@@ -192,14 +192,15 @@ class _Description:
             if role == "parameter":
                 results.append(Result(node, "has_gradient", fqn))
         elif isinstance(descriptor, d.InputMutationAOTOutput):
-            self._add_change(node, *self._meaning(descriptor.mutated_input))
+            self._add_change(node, descriptor.mutated_input)
         else:
             raise ExportError(
                 E.CAPTURE_FAILED, f"the graph returns {descriptor}, which cannot be exported"
             )
 
-    def _add_change(self, node: fx.Node, role: str, fqn: str) -> None:
+    def _add_change(self, node: fx.Node, of: Any) -> None:
         """What the step writes into one of its inputs."""
+        role, fqn = self._meaning(of)
         if role == "buffer":
             if self._names.buffers[fqn].numel() == 0:
                 _check_size(node, fqn, self.program)
@@ -211,7 +212,7 @@ class _Description:
         ):
             self._changed.append(fqn)
         elif role == "parameter":
-            setting = setting_of(node)
+            setting = setting_of(node, of)
             if setting is None:
                 raise changed_in_place(fqn, node)
             self.program.settings[fqn] = setting

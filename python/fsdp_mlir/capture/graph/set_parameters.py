@@ -8,7 +8,7 @@ parameter.
 
 from __future__ import annotations
 
-from typing import Collection, Mapping, Optional, Sequence
+from typing import Any, Collection, Mapping, Optional, Sequence
 
 import torch
 from torch import fx
@@ -20,50 +20,63 @@ from .program import Program, Setting
 from .same_graph import first_difference
 
 _aten = torch.ops.aten
+_SAME = (_aten.clone.default, _aten.detach.default, _aten.alias.default)
 # Random values of such sizes say whether to set a parameter twice is to set it once.
 _SCALES = (0.01, 1.0, 100.0)
 _ROUNDINGS = 100
 
 
-def setting_of(changed: fx.Node) -> Optional[Setting]:
-    """What sets a parameter, of which the step leaves `changed`; None where other values decide it,
-    or where the step reads the parameter as it was before."""
+def setting_of(changed: fx.Node, of: Any) -> Optional[Setting]:
+    """What sets the parameter whose descriptor is `of`, and of which the step leaves `changed`; None
+    where other values decide it, or where the step reads the parameter as it was before."""
     order = {node: number for number, node in enumerate(changed.graph.nodes)}
     found, left = {changed}, [changed]
     while left:
         new = set(left.pop().all_input_nodes) - found
         found |= new
         left += new
-    nodes = sorted(found, key=order.__getitem__)
-    taken = [node for node in nodes if node.op != "call_function"]
-    if len(taken) != 1 or taken[0].op != "placeholder":
+    parameter, *calls = sorted(found, key=order.__getitem__)
+    is_it = parameter.op == "placeholder" and parameter.meta["desc"] == of
+    if not is_it or any(node.op != "call_function" for node in calls):
         return None
-    follows = {taken[0]}
-    for node in nodes:
+    follows = {parameter}
+    for node in calls:
         if not follows.isdisjoint(node.all_input_nodes):
             follows.add(node)
     if any(node is not changed and not found.issuperset(node.users) for node in follows):
         return None
     graph = fx.Graph()
-    copies = {taken[0]: graph.placeholder("parameter")}
-    for node in nodes:
-        if node not in copies:
-            copies[node] = graph.node_copy(node, copies.__getitem__)
+    copies = {parameter: graph.placeholder("parameter")}
+    for node in calls:
+        same = _same_as(node)
+        copies[node] = copies[same] if same else graph.node_copy(node, copies.__getitem__)
     graph.output(copies[changed])
+    graph.eliminate_dead_code()
     return Setting(fx.GraphModule(torch.nn.Module(), graph), changed)
 
 
-def without_gradients_of_settings(graph: fx.Graph, output: fx.Node) -> None:
+def _same_as(node: fx.Node) -> Optional[fx.Node]:
+    """What has the same values; None where the call computes others."""
+    if node.target in _SAME:
+        return node.args[0]
+    if node.target is _aten.copy.default:
+        to, source = (operand.meta["val"] for operand in node.args[:2])
+        return node.args[1] if (to.shape, to.dtype) == (source.shape, source.dtype) else None
+    return None
+
+
+def without_gradients_of_settings(graph: fx.Graph, results: fx.Node) -> None:
     """Leaves out of gradients what follows from the parameter that the step leaves: the loss alone has
     a gradient."""
-    changes = {d: node for d, node in zip(output.meta["desc"], output.args[0])}
+    changes = {d: node for d, node in zip(results.meta["desc"], results.args[0])}
     for node in graph.find_nodes(op="placeholder"):
         descriptor = node.meta["desc"]
         if not isinstance(descriptor, TangentAOTInput) or len(node.users) != 1:
             continue
-        change, (user,) = changes.get(descriptor.output), node.users
-        is_change = isinstance(descriptor.output, InputMutationAOTOutput)
-        if is_change and user.target is _aten.add.Tensor and setting_of(change) is not None:
+        output, (user,) = descriptor.output, node.users
+        if not isinstance(output, InputMutationAOTOutput) or user.target is not _aten.add.Tensor:
+            continue
+        if setting_of(changes[output], output.mutated_input) is not None:
             (rest,) = (n for n in user.args if n is not node)
             user.replace_all_uses_with(rest)
             graph.erase_node(user)
@@ -93,9 +106,17 @@ def set_in_steps(
     for program in programs:
         for fqn, setting in program.settings.items():
             alike = all(_is_alike(setting, other.settings.get(fqn)) for other in training)
-            once = fqn not in several_times and sum(fqn in p.settings for p in programs) == 1
-            if not alike or fqn not in updated or not (once or _is_settled(setting, updated[fqn])):
+            if not alike or fqn not in updated:
                 raise changed_in_place(fqn, setting.node)
+            once = fqn not in several_times and sum(fqn in p.settings for p in programs) == 1
+            if not once and not _is_settled(setting, updated[fqn]):
+                raise refusal(
+                    E.CHANGED_IN_PLACE,
+                    setting.node,
+                    f"the step changes the parameter {fqn} in place, sets it several times between two "
+                    "updates (as with accumulate, or in evaluations), and to another value each time; "
+                    "change it in the step() of a subclass of the optimizer",
+                )
             settings[fqn] = setting
     return settings
 
@@ -123,8 +144,9 @@ def changed_in_place(fqn: str, node: fx.Node) -> ExportError:
         E.CHANGED_IN_PLACE,
         node,
         f"the step changes the parameter {fqn} in place, and a trained one changes by "
-        "the optimizer alone; change it in the step() of a subclass of the optimizer, "
-        "behind super().step(). One that nothing trains, as a teacher's, freeze by "
+        "the optimizer alone, or is set to what follows from it alone before it is read; change it in "
+        "the step() of a subclass of the optimizer, behind super().step(), or compute what the step "
+        "reads of it (`self.weight * self.mask`) and leave it as it is. One that nothing trains, as a teacher's, freeze by "
         "requires_grad_(False); where the first batch alone changes it, run the model on one "
         "before the TrainingStep is made",
     )

@@ -17,46 +17,50 @@ from support import chain, reference
 
 STEPS = 3
 
-Change = Callable[[nn.Parameter, Tensor], None]
+Change = Callable[[nn.Parameter, Tensor, Tensor], None]
 
 
-def by_data(scale: nn.Parameter, read: Tensor) -> None:
+def by_data(scale: nn.Parameter, *_: Tensor) -> None:
     scale.data.clamp_(-0.3, 0.3)
 
 
-def by_operators(scale: nn.Parameter, read: Tensor) -> None:
+def by_operators(scale: nn.Parameter, *_: Tensor) -> None:
     with torch.no_grad():
         scale.clamp_(min=0.01)
 
 
-def twice(scale: nn.Parameter, read: Tensor) -> None:
+def twice(scale: nn.Parameter, *_: Tensor) -> None:
     """As where a module runs twice."""
-    by_data(scale, read)
-    by_data(scale, read)
+    by_data(scale)
+    by_data(scale)
 
 
-def after_it_is_read(scale: nn.Parameter, read: Tensor) -> None:
+def after_it_is_read(scale: nn.Parameter, read: Tensor, *_: Tensor) -> None:
     read.add_(scale.detach().sum())
-    by_data(scale, read)
+    by_data(scale)
 
 
-def by_a_product(scale: nn.Parameter, read: Tensor) -> None:
+def by_a_product(scale: nn.Parameter, *_: Tensor) -> None:
     scale.data.mul_(0.9)
 
 
-def normalized(weight: nn.Parameter, read: Tensor) -> None:
+def normalized(weight: nn.Parameter, *_: Tensor) -> None:
     """As prototypes are, row by row."""
     with torch.no_grad():
         weight.copy_(F.normalize(weight, dim=1))
 
 
-def of_bounded_norm(weight: nn.Parameter, read: Tensor) -> None:
+def of_bounded_norm(weight: nn.Parameter, *_: Tensor) -> None:
     """As EEGNet has its weights."""
     weight.data = torch.renorm(weight.data, p=2, dim=0, maxnorm=0.7)
 
 
-def by_the_batch(scale: nn.Parameter, read: Tensor) -> None:
+def by_the_batch(scale: nn.Parameter, read: Tensor, *_: Tensor) -> None:
     scale.data.add_(read)
+
+
+def by_another(scale: nn.Parameter, read: Tensor, other: Tensor) -> None:
+    scale.data.copy_(other.data.clamp(-0.3, 0.3))
 
 
 class Scaled(nn.Module):
@@ -69,7 +73,7 @@ class Scaled(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         read = 0 * x.sum()
-        self.change(self.get_parameter(self.of), read)
+        self.change(self.get_parameter(self.of), read, self.layer.bias)
         return self.layer(x) * self.scale + read
 
 
@@ -110,9 +114,19 @@ def test_it_is_eagers(
     reference.assert_same_bits(run.losses, run.weights, trained)
 
 
-@pytest.mark.parametrize("change", [after_it_is_read, by_the_batch])
+@pytest.mark.parametrize("change", [after_it_is_read, by_the_batch, by_another])
 def test_another_change_is_refused(change: Change, tmp_path: pathlib.Path) -> None:
     with pytest.raises(
         ExportError, match=r"parameters.py:\d+: the step changes the parameter scale"
     ):
         export_step(training_step(change), tmp_path / "step.pt")
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("options", [{"accumulate": 2}, {"eval_data": {"x": torch.ones(8, 8)}}])
+def test_one_that_is_set_again_before_its_update(options: Any, tmp_path: pathlib.Path) -> None:
+    """As by an evaluation: what that changes is lost, so it is to change nothing but the last digits."""
+    path = tmp_path / "step.pt"
+    export_step(training_step(of_bounded_norm, of="layer.weight", **options), path)
+    with pytest.raises(ExportError, match="sets it several times"):
+        export_step(training_step(by_a_product, **options), path)
