@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 import signal
@@ -14,6 +15,9 @@ import pytest
 # One compute thread, here and in every program the tests start: reductions
 # split over threads would change their bits.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# As in an export (fsdp_mlir/garbage.py), all of the time: tests trace much besides.
+gc.set_threshold(20_000, 20, 20)
 
 # A shell starts what runs in the background without interrupts, and nohup
 # without hang-ups. Programs respect that; tests send both.

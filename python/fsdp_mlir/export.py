@@ -34,6 +34,7 @@ from .step.clipping import describe_clipping
 from .data.checks import warn_of_loader
 from .data.files import FileData
 from .dtypes import require_computed
+from .garbage import seldom_collected
 from .step.eager_only import check_eager_only
 from .step.line_fields import STANDARD
 from .step.failures import words_of
@@ -85,7 +86,7 @@ def export_step(
     changed: frozenset[str] = frozenset()
     kept: dict[str, Kept] = {}
     release_model(step.model)
-    with each_said_once(), without_pytorchs_log(), on_host(step):
+    with seldom_collected(), each_said_once(), without_pytorchs_log(), on_host(step):
         while True:
             try:
                 return _export(step, Path(path), source, weights, StateNames(step, changed, kept))
