@@ -2,7 +2,9 @@
 
 The loss runs as it is, on tensors without values; autograd records it, and AOTAutograd what both
 call. So each construct of Python and of autograd is what it is in eager mode. What Python decides
-is frozen, though, and nothing says by what: the step is run twice, and must be the same.
+is frozen, though, and nothing says by what: the step is run again, and must be the same. To
+differentiate it PyTorch runs it twice. Where both runs make the same calls, and leave nothing in Python
+that a later one could find, that says it; else it is differentiated again.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from .state.own_states import OwnStates
 from .state.places import Place
 from .state.python_state import PythonState, warn_changed
 from .state.replaced_buffers import DataAssigned, NeedsCopies
+from .state.same_calls import Calls, are_same
 from .state.trials import Trials
 from .state.what_matters import (
     check_shared,
@@ -59,6 +62,7 @@ class RunStep(torch.nn.Module):
         frozen: names of the parameters that are frozen when a run begins.
         left_frozen: and when the last one has ended.
         names: of its states and constants.
+        runs: the calls of each.
         kept: what the step keeps in Python, of which buffers of this module are the values.
         whole_numbers: whether those that are read from tensors have symbols, as sizes have.
     """
@@ -73,6 +77,7 @@ class RunStep(torch.nn.Module):
         self.states = self._own.states
         self.outputs: tuple[Any, Mapping[str, Any]] = (None, {})
         self.begin: Callable[[], None] = lambda: None
+        self.runs: list[Calls] = []
         self.checks: list[str] = []
         self.frozen: frozenset[str] = frozenset()
         self.left_frozen: frozenset[str] = frozenset()
@@ -106,7 +111,10 @@ class RunStep(torch.nn.Module):
             checks = passed_checks(self.whole_numbers, {*parameters, *buffers})
             self.checks = stack.enter_context(checks)
             stack.enter_context(self._own_kept())
-            loss, metrics = self._loss(*batch)
+            with Calls() as calls:
+                loss, metrics = self._loss(*batch)
+            calls.end((loss, dict(metrics)))
+            self.runs.append(calls)
             conditions = [question.condition for question in asked()]
             self.left_frozen = frozenset(frozen)
         self._check_written(batch)
@@ -194,6 +202,7 @@ def run_and_differentiate(
     def run() -> fx.GraphModule:
         try:
             while True:
+                step.runs.clear()
                 with contextlib.suppress(NeedsCopies):  # which has them from now on
                     return differentiate(step, batch)
         finally:
@@ -226,8 +235,11 @@ def run_and_differentiate(
             known = known_value(value)
             slot.put(value if known is None else known)
     state.settle_numbers()
-    step.begin, step.frozen = PythonState(step._loss).restore, step.left_frozen
-    second = run()
+    settled = not changed and not numbers and step.frozen == step.left_frozen
+    second = first
+    if not (settled and are_same(step.runs)):
+        step.begin, step.frozen = PythonState(step._loss).restore, step.left_frozen
+        second = run()
     if (generator := generators.drawn_from() or drew_of_made()) is not None:
         what = (
             f"the step draws random numbers from {generator}, of which each step would get the same; "

@@ -7,7 +7,7 @@ makes the same calls, of the same tensors, in the same order. The first other ca
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator, Mapping, NoReturn, Sequence
+from typing import Any, Callable, Iterator, Mapping, NoReturn, Sequence
 from unittest import mock
 
 import torch
@@ -21,9 +21,9 @@ from .watched_numbers import Watch
 
 _TENSORS = (FakeTensor, torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 # What is compared by its value.
-_VALUES = (bool, int, float, complex, str, torch.device, type(None))
+VALUES = (bool, int, float, complex, str, torch.device, type(None))
 # What there is one of, which never changes.
-_SINGLE = (torch.dtype, torch.layout, torch.memory_format, type, type(Ellipsis))
+SINGLE = (torch.dtype, torch.layout, torch.memory_format, type, type(Ellipsis))
 _ITERATORS = (type(iter([])), type(iter(())))
 # Whose operators have no code of a user's in them.
 _NAMESPACES = {"aten", "prim", "prims", "profiler"}
@@ -66,12 +66,7 @@ class Recording(TorchFunctionMode):
 
     def __enter__(self) -> Recording:
         self._patches = contextlib.ExitStack()
-        # A backward pass runs the functions' own code, and hooks of what is saved for it.
-        for kind, name in (
-            (torch.autograd.Function, "apply"),
-            (torch.autograd.graph.saved_tensors_hooks, "__enter__"),
-        ):
-            self._patches.enter_context(mock.patch.object(kind, name, self._noting(kind, name)))
+        self._patches.enter_context(noting_code_in_backward(self._is_not_whole))
         self._modes = _len_torch_dispatch_stack()
         super().__enter__()
         return self
@@ -92,7 +87,7 @@ class Recording(TorchFunctionMode):
         self.is_whole &= _is_plain(given) and _is_plain(members)
         self.is_whole &= _len_torch_dispatch_stack() == self._modes
         kept = _Iterated(members) if is_iterator else _copied(members)
-        self.calls.append((_unwrapped(func), given, kept))
+        self.calls.append((unwrapped(func), given, kept))
         return iter(members) if is_iterator else result
 
     def end(self, value: Any, metrics: Any, result: Any) -> None:
@@ -104,16 +99,33 @@ class Recording(TorchFunctionMode):
     def _attributes_now(self) -> list[list[str]]:
         return [sorted(vars(tensor)) for tensor in (*self.states.values(), *self.batch)]
 
-    def _noting(self, kind: type, name: str) -> Any:
+    def _is_not_whole(self) -> None:
+        self.is_whole = False
+
+
+@contextlib.contextmanager
+def noting_code_in_backward(note: Callable[[], None]) -> Iterator[None]:
+    """Within it, `note` is called where a step takes Python code that its backward pass runs: a
+    function's own, or hooks of what is saved for it."""
+
+    def noting(kind: type, name: str) -> Any:
         original = vars(kind)[name]
         is_of_class = isinstance(original, classmethod)
         function = original.__func__ if is_of_class else original
 
         def noted(*args: Any, **kwargs: Any) -> Any:
-            self.is_whole = False
+            note()
             return function(*args, **kwargs)
 
         return classmethod(noted) if is_of_class else noted
+
+    with contextlib.ExitStack() as stack:
+        for kind, name in (
+            (torch.autograd.Function, "apply"),
+            (torch.autograd.graph.saved_tensors_hooks, "__enter__"),
+        ):
+            stack.enter_context(mock.patch.object(kind, name, noting(kind, name)))
+        yield
 
 
 class _Iterated(tuple):
@@ -139,7 +151,7 @@ class Replay(TorchFunctionMode):
             self.differ()
         recorded, given, result = calls[self._next]
         self._next += 1
-        if recorded != _unwrapped(func) or not _is_same(given, (args, kwargs or {})):
+        if recorded != unwrapped(func) or not _is_same(given, (args, kwargs or {})):
             self.differ()
         if not _has_tensors(given) and not _has_tensors(result):
             return func(*args, **(kwargs or {}))  # such as set_grad_enabled
@@ -168,7 +180,7 @@ class NoOperators(TorchDispatchMode):
         self._replay.differ()
 
 
-def _unwrapped(func: Any) -> Any:
+def unwrapped(func: Any) -> Any:
     """What a function that this package has put in the place of one of PyTorch's stands for."""
     code = getattr(func, "__code__", None)
     is_ours = code is not None and code.co_filename.startswith(package.FOLDER)
@@ -184,7 +196,7 @@ def _copied(value: Any) -> Any:
     return value
 
 
-def _members(value: Any) -> Iterator[Any]:
+def members_of(value: Any) -> Iterator[Any]:
     """The members of a container, or of a slice."""
     if isinstance(value, (list, tuple)):
         yield from value
@@ -197,11 +209,11 @@ def _members(value: Any) -> Iterator[Any]:
 def _is_plain(value: Any) -> bool:
     """Whether two of these can be told to be the same, now and later."""
     kind = type(value)
-    if kind in _TENSORS or isinstance(value, (*_VALUES, *_SINGLE)):
+    if kind in _TENSORS or isinstance(value, (*VALUES, *SINGLE)):
         return True
     holds = kind in (list, tuple, dict, slice, torch.Size)
     return (holds or kind.__module__ == "torch.return_types") and all(
-        map(_is_plain, _members(value))
+        map(_is_plain, members_of(value))
     )
 
 
@@ -210,13 +222,13 @@ def _is_same(one: Any, other: Any) -> bool:
         return True
     if type(one) is not type(other) or isinstance(one, torch.Tensor):
         return False
-    if isinstance(one, _VALUES):
+    if isinstance(one, VALUES):
         return one == other and repr(one) == repr(other)
-    ours, theirs = list(_members(one)), list(_members(other))
+    ours, theirs = list(members_of(one)), list(members_of(other))
     return bool(ours or isinstance(one, (list, tuple, dict))) and (
         len(ours) == len(theirs) and all(map(_is_same, ours, theirs))
     )
 
 
 def _has_tensors(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) or any(map(_has_tensors, _members(value)))
+    return isinstance(value, torch.Tensor) or any(map(_has_tensors, members_of(value)))
