@@ -267,6 +267,9 @@ OF_NONE = {
     r"\S+:\d+: .* fails \(\w+: cat expects at least": lambda ls: torch.cat(
         [x[None] for x in ls]
     ).sum(),
+    r"\S+:\d+: .* fails \(\w+: The size of tensor a \(0\) must match": lambda ls: (
+        torch.ones(3 * len(ls)) * torch.ones(3) * sum(ls)
+    ).sum(),
     r"\S+:\d+: .* fails \(IndexError: list index out of range\)": lambda ls: ls[0],
     r"\S+:\d+: .* fails \(UnboundLocalError: .* 'last'": keeps_last,
     r"\S+:\d+: .* fails \(LookupError: no loss\)": raises_itself,

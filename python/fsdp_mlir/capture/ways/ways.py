@@ -31,8 +31,10 @@ from .shared_values import Results, SharedValues, Value
 # So many ways through a step are traced, or through a place of it that stands apart: each takes the
 # time of a capture.
 MOST_WAYS = 16
-# Of torch.stack and torch.cat.
-_OF_NONE = re.compile("expects (a non-empty|at least one)")
+# Of torch.stack and torch.cat; and of operators whose operands have none and some.
+_OF_NONE = re.compile(
+    r"expects (a non-empty|at least one)|\(0\) (to|must) match|(to|must) match [\w ]+\(0\)"
+)
 # What code raises about the kind of an object.
 _OF_KINDS = (TypeError, AttributeError, NotImplementedError)
 _NO_GRADIENT = (
