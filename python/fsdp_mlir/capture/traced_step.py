@@ -43,6 +43,7 @@ from .state.without_values import ON_VALUES, raised_by_step
 from .step_loss import StepLoss, check_outputs
 from .values.decisions import ValuesDecide
 from .values.draws import Few, few
+from .values.int_and_float import ReadByLibrary
 from .values.python_numbers import Parts, parts
 from .ways.both_ways import BothWays
 from .ways.ways import without_loss
@@ -88,11 +89,13 @@ def _as_it_runs(
     state = PythonState(loss)
 
     def run(sizes_by_values: bool, whole_numbers: bool = False) -> JointGraph:
-        state.restore()
-        names.forget_constants(constants)
-        return _by_running(
-            loss, inputs, names, fake_mode, state, samples, sizes_by_values, whole_numbers
-        )
+        while True:
+            state.restore()
+            names.forget_constants(constants)
+            with contextlib.suppress(ReadByLibrary):
+                return _by_running(
+                    loss, inputs, names, fake_mode, state, samples, sizes_by_values, whole_numbers
+                )
 
     def trials(whole_numbers: bool) -> Trials:
         state.restore()

@@ -103,7 +103,7 @@ def test_cpp_throws_nothing_without_a_kind() -> None:
 def test_python_raises_nothing_without_a_kind() -> None:
     """Besides what Python's own protocols ask for, and what this package catches itself."""
     python = "AttributeError KeyError IndexError EOFError ValueError SystemExit ZeroDivisionError"
-    caught = "DataDependentOutputException DynamicOutputShapeException FeedError NeedsCopies NotFollowed SettledChanged StateKept OSError _RankIsGone UntrainedParametersChanged WithoutLoss argparse.ArgumentTypeError"
+    caught = "DataDependentOutputException DynamicOutputShapeException FeedError NeedsCopies NotFollowed ReadByLibrary SettledChanged StateKept OSError _RankIsGone UntrainedParametersChanged WithoutLoss argparse.ArgumentTypeError"
     identified = set(vars(exceptions)) | {
         name
         for path, text in SOURCES.items()

@@ -10,6 +10,7 @@ import torch
 from exporting import assert_same_as_eager, classify, export
 from torch import Tensor, nn
 
+import fsdp_mlir
 from fsdp_mlir import ExportError
 
 LOCK = threading.RLock()
@@ -176,3 +177,39 @@ def test_a_length_by_such_a_number_is_refused(tmp_path: pathlib.Path, runs: bool
     text = r"^test_whole_numbers.py:\d+: the step reads the buffer pointer as a Python value"
     with pytest.raises(ExportError, match=text):
         export(classify(Queue(counts_on, runs)), tmp_path)
+
+
+LIBRARY = """import torch
+
+
+def sums(rows, index):
+    count = int(index.max()) + 1 if index.numel() > 0 else 0
+    weight = float(rows.detach().sum())
+    return rows.new_zeros(count, rows.shape[1]).index_add_(0, index, rows) * weight
+
+
+def chosen(index, count):
+    return torch.nn.functional.one_hot(index, max(index.max() + 1, count))[..., :count]
+"""
+
+
+def test_sizes_that_a_library_reads(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "sums_rows.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(folder)
+    from sums_rows import chosen, sums
+
+    def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        with LOCK, fsdp_mlir.at_most(3):  # which Dynamo does not follow
+            return sums(model(x), y).square().mean() + (model(x)[:, :2] * chosen(y, 2)).sum()
+
+    step = classify(nn.Linear(8, 3), loss=loss)
+    exported = export(step, tmp_path)
+    for y in ([0, 2, 1, 2], [0, 0, 0, 0], [1, 1, 0, 1]):
+        inputs = {"x": step.inputs["x"], "y": torch.tensor(y)}
+        exported.weights["fsdp.input.y"] = inputs["y"]
+        expected = step.loss(step.model, **inputs).detach()
+        torch.testing.assert_close(exported.run()["loss", ""], expected)

@@ -17,7 +17,7 @@ from ...step.places import is_pythons, is_users, said_line
 from .array_draws import arrays_by_torch
 from .draws import OF_NUMPY, OF_PYTHON, NoDraw, note_drawn
 from .torch_generators import draws_of_held
-from .kinds import has_drawn
+from .kinds import has_numbers
 from .numpy_generators import BIT_GENERATORS, MAKERS, StandInGenerator, has_unknown, is_seeded
 from .stand_in_types import StandInType, stand_in_for
 
@@ -58,7 +58,7 @@ def _by_torch(original: Callable[..., Any], draw: Callable[..., Any], owner: Any
         except NoDraw:
             _left.append(said_line(frame))
             return original(*args, **kwargs)
-        has_drawn(frame.f_globals)
+        has_numbers(frame.f_globals)
         note_drawn(said_line(frame))
         return result
 

@@ -18,25 +18,29 @@ from .python_floats import ReadNumber
 _looked_at: tuple[list[ModuleType], list[ModuleType]] = [], []
 
 
-# Libraries' modules that have drawn random numbers, with which they compute as a user's do.
-_drawing: list[ModuleType] = []
+# Libraries' modules that have drawn random numbers, or read numbers from tensors, with which they compute
+# as a user's do.
+_computing: list[ModuleType] = []
 
 
-def has_drawn(names: dict[str, Any]) -> None:
-    """Notes that the module which has these names draws random numbers."""
+def has_numbers(names: dict[str, Any]) -> bool:
+    """Notes that the module which has these names draws random numbers, or reads numbers; gives whether
+    that is new."""
     module = sys.modules.get(names.get("__name__", ""))
-    if module is not None and vars(module) is names and module not in own_modules():
-        _drawing.append(module)
+    is_new = module is not None and vars(module) is names and module not in own_modules()
+    if is_new:
+        _computing.append(module)
+    return is_new
 
 
 def own_modules() -> list[ModuleType]:
-    """Those that are loaded of the user's own files, and those that draw random numbers."""
+    """Those that are loaded of the user's own files, and those that have such numbers."""
     global _looked_at
     modules = list(sys.modules.values())
     if modules != _looked_at[0]:
         files = ((module, getattr(module, "__file__", None)) for module in modules)
         _looked_at = modules, [m for m, file in files if file and package.is_local(file)]
-    return _looked_at[1] + _drawing
+    return _looked_at[1] + _computing
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ import contextlib
 import contextvars
 import dataclasses
 import functools
-import math
 import operator
 import sys
 from typing import Any, Callable, Iterator, Optional, Sequence
@@ -29,10 +28,9 @@ from ... import package
 from ...step.places import innermost, is_users
 from ..graph.known_values import known_value
 from .call_arguments import places_of
-from .kinds import own_modules
-from .numpy_arrays import ITEMS, OF_DATA, held
+from .numpy_arrays import ITEMS, OF_DATA
 from .number_arguments import FULL, call_with_tensors, plain_name
-from .python_floats import NumpyNumber, ReadNumber, as_number, is_number, read_value, takes_numbers
+from .python_floats import NumpyNumber, ReadNumber, is_number, read_value, takes_numbers
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -50,50 +48,6 @@ def as_symbol(tensor: Any) -> Optional[torch.SymInt]:
         return None
     with mock.patch.object(detect_fake_mode(), "allow_scalar_outputs", True):
         return torch.ops.aten._local_scalar_dense(tensor)
-
-
-def _as_whole(value: Any) -> Any:
-    """What `int(value)` is of a tensor or an array, or of a number that is one; None: of nothing such."""
-    value = held(value)
-    if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() == 1:
-        value = as_number(value)
-    return math.trunc(value) if isinstance(value, ReadNumber) else as_symbol(value)
-
-
-def _as_float(value: Any) -> Optional[ReadNumber]:
-    """What `float(value)` is of a tensor, an array, or such a number; None: of nothing such."""
-    value = held(read_value(value))
-    if not isinstance(value, torch.Tensor) or value.numel() != 1 or value.dtype.is_complex:
-        return None
-    return as_number(value.to(torch.float64))
-
-
-class _AskingTensors(type):
-    """Of a class that stands in for `int` or `float`: equal to it but for what it makes of a tensor
-    whose value is not known."""
-
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, cls.__base__)
-
-    def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other, cls.__base__)
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return cls.__base__(*args, **kwargs)
-        except DataDependentOutputException:
-            number = cls.read(args[0])
-            if number is None:
-                raise
-            return number
-
-
-class _Int(int, metaclass=_AskingTensors):
-    read = staticmethod(_as_whole)
-
-
-class _Float(float, metaclass=_AskingTensors):
-    read = staticmethod(_as_float)
 
 
 class NoListsOfCounts(TorchFunctionMode):
@@ -287,13 +241,9 @@ def _part(tensor: torch.Tensor, index: tuple[Any, ...]) -> torch.Tensor:
 
 @contextlib.contextmanager
 def symbols_as_numbers() -> Iterator[None]:
-    """Within it, the user's own files may have tensors and symbols where Python takes nothing but
-    numbers: in `int(tensor)`, `float(tensor)` and `tensor.tolist()`, and as places of items."""
+    """Within it, code may have symbols where Python takes nothing but numbers: in `tensor.tolist()`, and
+    as places of items."""
     with contextlib.ExitStack() as stack:
-        for module in own_modules():
-            for name, kind in (("int", _Int), ("float", _Float)):
-                if name not in vars(module):
-                    stack.enter_context(mock.patch.object(module, name, kind, create=True))
         for kind in (torch.Tensor, FunctionalTensor):
             symbols = _lists_of_symbols(kind.tolist)
             stack.enter_context(mock.patch.object(kind, "tolist", symbols))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn.functional import one_hot
 from torch.overrides import TorchFunctionMode
 
 from ..graph.known_values import known_value
@@ -23,7 +24,16 @@ class TensorSizes(TorchFunctionMode):
             args = tuple(map(_as_size, args))
         elif func in _NEW_AS:
             args = args[0], *map(_as_size, args[1:])
+        elif func is one_hot and isinstance(
+            size := _classes(*args, **(kwargs or {})), torch.SymInt
+        ):
+            return (args[0].unsqueeze(-1) == torch.arange(size)).to(torch.int64)
         return func(*args, **(kwargs or {}))
+
+
+def _classes(tensor: Any, num_classes: Any = -1) -> Any:
+    """How many classes `one_hot` is given."""
+    return _as_size(num_classes)
 
 
 def _as_size(size: Any) -> Any:
