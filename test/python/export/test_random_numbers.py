@@ -195,6 +195,11 @@ def test_torch_draws_them(tmp_path: pathlib.Path, logits: Logits) -> None:
 
 
 LIBRARY = """import numpy
+import random
+import torch
+
+def seeded(x):
+    return x * random.Random(torch.randint(9, ()).item()).random()
 
 def mixed(x):
     first, second = numpy.random.rand(2).astype(numpy.float32)
@@ -346,3 +351,18 @@ def test_what_torch_does_not_draw_is_refused(
         match=f"^{line}the step draws random numbers from {generator}.*draw them with torch",
     ):
         export(classify(nn.Linear(8, 3), loss=loss_of(logits)), tmp_path)
+
+
+@pytest.mark.provokes("FSDP-E0207")
+def test_a_seed_that_a_library_draws_is_refused_with_its_line(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "draws_seeds.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(folder)
+    from draws_seeds import seeded
+
+    line = r"^test_random_numbers.py:\d+, in draws_seeds.py:6: the step draws random numbers from a"
+    with pytest.raises(ExportError, match=line):
+        export(classify(nn.Linear(8, 3), loss=loss_of(lambda model, x: model(seeded(x)))), tmp_path)

@@ -13,7 +13,7 @@ from unittest import mock
 
 import numpy
 
-from ...step.places import is_pythons, is_users, said_line
+from ...step.places import innermost, is_pythons, is_users, said_line
 from .array_draws import arrays_by_torch
 from .draws import OF_NUMPY, OF_PYTHON, NoDraw, note_drawn
 from .torch_generators import draws_of_held
@@ -71,7 +71,8 @@ def _seeds(original: Callable[..., Any], owner: Any = None) -> Any:
     @functools.wraps(original)
     def seed(*args: Any, **kwargs: Any) -> Any:
         if has_unknown(args, kwargs):
-            _left_of_made.append(said_line(sys._getframe(1)))
+            frame = innermost(sys._getframe(1), lambda path: not is_pythons(path))
+            _left_of_made.append(said_line(frame))
             return
         generator, *given = args if owner is None else (owner, *args)
         if is_seeded(given, kwargs):
