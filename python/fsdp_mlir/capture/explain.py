@@ -31,12 +31,12 @@ _BRANCH = (
 _BUFFER = (
     "the step reads the buffer {} as a Python value, as a branch does, which an export decides where no "
     "step changes it and the model has its values; where steps change it, choose by torch.where; where "
-    "the first batch alone does, as a flag, run that batch before"
+    "the first batch alone does, as a flag, run the model on one before the TrainingStep is made"
 )
 _OF_BUFFERS = (
     "the step reads what it computes from the buffer {} alone as a Python value, as a branch does, which "
     "an export decides where no step changes it and the model has its values; choose by torch.where; where "
-    "the first batch alone changes it, as a flag, run that batch before"
+    "the first batch alone changes it, as a flag, run the model on one before the TrainingStep is made"
 )
 _NUMBER = (
     "the step reads a tensor's value as a Python number; keep it a tensor. A library that looks for "
