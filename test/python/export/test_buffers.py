@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import assert_same_as_eager, classify, cross_entropy, export
+from exporting import (
+    assert_same_as_eager,
+    assert_trains_as_eager,
+    classify,
+    cross_entropy,
+    export,
+)
 from torch import nn
 
 from fsdp_mlir import ExportError
@@ -143,6 +149,23 @@ def test_a_buffer_that_each_step_begins_anew(tmp_path: pathlib.Path, shape: Any)
     assert [w for w in exported.warnings if "model.potential, which stays as it is" in w]
     with pytest.raises(ExportError, match="in the place of potential"):
         export(classify(Spikes(torch.zeros(shape), reads=True)), tmp_path)
+
+
+class Counts(nn.Linear):
+    """Has its buffer in an attribute too, which keeps the tensor that a step replaces."""
+
+    def __init__(self) -> None:
+        super().__init__(8, 3)
+        self.first = torch.tensor(0.5)
+        self.register_buffer("count", self.first)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count = self.count + 1
+        return super().forward(x) * self.count + self.first
+
+
+def test_an_attribute_keeps_a_buffer_that_a_step_replaces() -> None:
+    assert_trains_as_eager(Counts)
 
 
 class Distances(nn.Linear):

@@ -8,6 +8,7 @@ from typing import Any, Iterator, Mapping
 from unittest import mock
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ...errors import E, ExportError
 from ...step.names import StateNames
@@ -34,6 +35,8 @@ class OwnStates:
         self._targets: dict[int, str] = {}
         self._copied: set[str] = set()  # targets of which a run has copies
         self._copies: dict[str, torch.Tensor] = {}  # of this run
+        # Targets of buffers that a step replaces, of which attributes keep what they were before it.
+        self._left_behind: dict[str, torch.Tensor] = {}
         self._swapped_now: _Swapped = []
         self._found_behind: list[Any] = []  # in their places, when forward has ended
         for module in model.modules():
@@ -76,6 +79,8 @@ class OwnStates:
                 for name, value in table.items():
                     new = self._swapped(value)
                     if new is not value:
+                        if table is vars(module) and isinstance(value, torch.Tensor):
+                            new = self._left_behind.get(self._targets[id(value)], new)
                         swapped.append((table, name, value, new))
         for table, name, _, new in swapped:
             table[name] = new
@@ -112,27 +117,40 @@ class OwnStates:
 
     def _left(self, swapped: _Swapped) -> dict[str, Any]:
         """What is left for the next step other than by a change of the owner's, by target."""
-        buffers = {id(module._buffers) for module in self._model.modules()}
+        modules = list(self._model.modules())
+        buffers = {id(module._buffers) for module in modules}
+        registered = buffers | {id(module._parameters) for module in modules}
         values: dict[str, Any] = {}
+        parted = ""
         for table, name, old, new in swapped:
             if not isinstance(old, torch.Tensor):
                 continue  # Python state, of which the caller tells
             left = _read(table, name)
             target = self._targets[id(old)]
             role, fqn = self.states[target]
+            if new is self._left_behind.get(target):
+                continue  # Python state too
             if left is new:
                 may_have = role == "buffer" and fqn not in self._names.unfrozen
                 has_gradient = new.grad_fn is not None and may_have
                 if has_gradient or target in self._copied:
                     values[target] = new.detach()
                 continue
-            if id(table) not in buffers or sum(old is other for *_, other, _ in swapped) > 1:
+            places = [(id(t), n) for t, n, _, other in swapped if other is new]
+            others = {id(t) for t, n in places if (t, n) != (id(table), name)}
+            if id(table) not in buffers or others & registered:
                 raise ExportError(
                     E.CHANGED_IN_PLACE,
                     f"the forward puts another tensor in the place of {fqn}; change it in "
                     "place (copy_), which the exported step does too",
                 )
             values[target] = left
+            if others:
+                with _disable_current_modes():
+                    self._left_behind[target] = old.detach().clone()
+                parted = fqn
+        if parted:
+            raise NeedsCopies(f"other attributes keep what it replaces in {parted}")
         return values
 
     def _take_over(self, values: Mapping[str, Any]) -> None:
