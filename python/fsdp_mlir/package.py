@@ -7,6 +7,7 @@ import importlib.util
 import os
 import site
 import sysconfig
+from typing import Any, Optional
 
 # As tracebacks name its files: links are not followed.
 FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -21,6 +22,12 @@ def _installed_folders() -> tuple[str, ...]:
 
 
 _FOLDERS = _installed_folders()
+
+
+def file_of(module: Any) -> Optional[str]:
+    """The file that a loaded module is from; None of one that is loaded when code first reads from it,
+    which this does not do."""
+    return getattr(module, "__dict__", {}).get("__file__")
 
 
 def is_local(name: str) -> bool:

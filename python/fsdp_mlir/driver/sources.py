@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Iterator, Optional, Sequence
 
-from ..package import is_local
+from ..package import file_of, is_local
 
 
 @dataclass
@@ -53,7 +53,7 @@ def record_sources(argv: Sequence[str] = ()) -> Iterator[StepSources]:
     finally:
         _active.remove(sources)
         for name in set(sys.modules) - before:
-            file = getattr(sys.modules[name], "__file__", None)
+            file = file_of(sys.modules[name])
             if file and is_local(file):
                 sources.modules.add(Path(file).resolve())
         for word in argv:

@@ -2,7 +2,9 @@
 pointer of a queue: with eager's bits, whether Dynamo follows the step or it runs."""
 
 import pathlib
+import sys
 import threading
+import types
 from typing import Any, Callable
 
 import pytest
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 
 import fsdp_mlir
 from fsdp_mlir import ExportError
+from fsdp_mlir.driver.sources import record_sources
 
 LOCK = threading.RLock()
 
@@ -213,3 +216,19 @@ def test_sizes_that_a_library_reads(
         exported.weights["fsdp.input.y"] = inputs["y"]
         expected = step.loss(step.model, **inputs).detach()
         torch.testing.assert_close(exported.run()["loss", ""], expected)
+
+
+class Later(types.ModuleType):
+    """A module that is loaded when code reads from it, as speechbrain's that need a further package."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ImportError(name)
+
+
+def test_modules_that_are_loaded_when_they_are_used(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "later", Later("later"))
+    assert_same_as_eager(classify(Queue(reads, runs=True)), tmp_path)
+    with record_sources():
+        monkeypatch.setitem(sys.modules, "much_later", Later("much_later"))

@@ -40,10 +40,9 @@ def raised_by_step(
         return None
     try:
         asked = values or contextlib.nullcontext()
-        buffers = {name: states[name] for name, _ in module.named_buffers()}
-        with mode, enable_python_dispatcher(), passed_checks(), asked:
-            with (of_buffers := OfBuffers(buffers)):
-                called_with(module, states, batch)
+        of_buffers = OfBuffers({name: states[name] for name, _ in module.named_buffers()})
+        with mode, enable_python_dispatcher(), passed_checks(), asked, of_buffers:
+            called_with(module, states, batch)
     except NotImplementedError:
         return None  # an op that has no meta kernel
     except Exception as error:

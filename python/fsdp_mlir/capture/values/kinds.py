@@ -38,7 +38,7 @@ def own_modules() -> list[ModuleType]:
     global _looked_at
     modules = list(sys.modules.values())
     if modules != _looked_at[0]:
-        files = ((module, getattr(module, "__file__", None)) for module in modules)
+        files = ((module, package.file_of(module)) for module in modules)
         _looked_at = modules, [m for m, file in files if file and package.is_local(file)]
     return _looked_at[1] + _computing
 
