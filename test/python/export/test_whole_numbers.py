@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from exporting import assert_same_as_eager, classify, export
 from torch import Tensor, nn
 
@@ -180,6 +181,19 @@ def test_a_length_by_such_a_number_is_refused(tmp_path: pathlib.Path, runs: bool
     text = r"^test_whole_numbers.py:\d+: the step reads the buffer pointer as a Python value"
     with pytest.raises(ExportError, match=text):
         export(classify(Queue(counts_on, runs)), tmp_path)
+
+
+def crops_or_pads(model: Any, y: Tensor) -> Tensor:
+    """As torchvision's RandomCrop, which never draws a place that needs padding."""
+    at, other = torch.randint(0, 9, (1,)).item(), int(torch.randint(5, size=(1,)))
+    if at < 0 or at + 4 > 12 or other > 4:
+        return y * F.pad(model.weights[max(at, 0) : at + 4], (0, 0, 0, 8 - at))
+    return y * model.weights[at : at + 4] + model.weights[other]
+
+
+def test_a_decision_that_bounds_of_a_draw_settle_is_none(tmp_path: pathlib.Path) -> None:
+    exported = assert_same_as_eager(classify(Queue(crops_or_pads, runs=True)), tmp_path)
+    assert not any("decides by values" in text for text in exported.notes)
 
 
 LIBRARY = """import torch

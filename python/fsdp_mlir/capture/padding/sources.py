@@ -189,7 +189,7 @@ _OF_COUNTS = (
 
 def _most(number: fx.Node) -> Optional[int]:
     """How large a number is at most that counts where a mask holds or how often something is there, as
-    the largest of such counts is; None: it is something else."""
+    the largest of such counts is, or that is drawn; None: it is something else."""
     while True:
         if number.target in _OF_COUNTS:
             number = number.args[0]
@@ -199,6 +199,9 @@ def _most(number: fx.Node) -> Optional[int]:
             number = number.args[1]
         else:
             break
+    if number.target in (aten.randint.default, aten.randint.low):
+        most = arguments_of(number)["high"]
+        return most - 1 if isinstance(most, int) else None
     if number.target is aten.scatter_add.default:  # as `_unique` counts
         zeros, _, _, ones = number.args
         is_count = zeros.target is aten.zeros.default and ones.target is aten.ones_like.default

@@ -28,6 +28,7 @@ from ... import package
 from ...step.places import innermost, is_users
 from ..graph.known_values import known_value
 from .call_arguments import places_of
+from .drawn_ranges import constrained
 from .numpy_arrays import ITEMS, OF_DATA
 from .number_arguments import FULL, call_with_tensors, plain_name
 from .python_floats import NumpyNumber, ReadNumber, is_number, read_value, takes_numbers
@@ -47,7 +48,7 @@ def as_symbol(tensor: Any) -> Optional[torch.SymInt]:
     if not isinstance(tensor, torch.Tensor) or as_count(tensor) is None:
         return None
     with mock.patch.object(detect_fake_mode(), "allow_scalar_outputs", True):
-        return torch.ops.aten._local_scalar_dense(tensor)
+        return constrained(torch.ops.aten._local_scalar_dense(tensor), tensor)
 
 
 class NoListsOfCounts(TorchFunctionMode):

@@ -32,6 +32,7 @@ from .assignments import assignments_of_tensors
 from .constructors import constructors_of_arrays
 from .copied_tensors import TensorsCopied
 from .decisions import answer_of, run_with_answers
+from .drawn_ranges import DrawnRanges
 from .int_and_float import int_and_float
 from .kinds import kinds_of_numbers
 from .moved_modules import modules_stay
@@ -112,6 +113,7 @@ def passed_checks(whole_numbers: bool = False, states: Collection[int] = ()) -> 
             stack.enter_context(SelectedRows())
             stack.enter_context(TensorSizes())
             stack.enter_context(int_and_float())
+            stack.enter_context(DrawnRanges())
         stack.enter_context(symbols_as_numbers() if whole_numbers else NoListsOfCounts())
         stack.enter_context(run_with_answers())
         yield places
