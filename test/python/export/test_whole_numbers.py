@@ -196,6 +196,19 @@ def test_a_decision_that_bounds_of_a_draw_settle_is_none(tmp_path: pathlib.Path)
     assert not any("decides by values" in text for text in exported.notes)
 
 
+def changes_what_it_drew(model: Any, y: Tensor) -> Tensor:
+    at, other = torch.randint(0, 3, (1,)), torch.randint(0, 3, (1,))
+    at[0] += 5
+    other.data.add_(4)
+    if at.item() > 4 and other.item() > 3:
+        return y * model.weights[at.item()]
+    return y * model.weights.sum()
+
+
+def test_what_changes_behind_a_draw_has_no_such_bounds(tmp_path: pathlib.Path) -> None:
+    assert_same_as_eager(classify(Queue(changes_what_it_drew, runs=True)), tmp_path)
+
+
 LIBRARY = """import torch
 
 

@@ -10,8 +10,10 @@ from torch.fx.experimental.symbolic_shapes import constrain_range
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-# The least and the largest number of each tensor that is drawn.
+# The least and the largest number of each tensor that is drawn, and the tensor's version then: one that
+# is changed since has none.
 _bounds = WeakTensorKeyDictionary()
+_DATA = torch.Tensor.data.__get__
 
 
 class DrawnRanges(TorchFunctionMode):
@@ -20,7 +22,9 @@ class DrawnRanges(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if func is torch.randint and (bounds := _bounds_of(*args, **(kwargs or {}))):
-            _bounds[result] = bounds
+            _bounds[result] = *bounds, result._version
+        elif func == _DATA and args[0] in _bounds:
+            del _bounds[args[0]]  # what is changed by its data has the same version
         return result
 
 
@@ -36,7 +40,7 @@ def _bounds_of(*args: Any, **kwargs: Any) -> Optional[tuple[int, int]]:
 
 def constrained(symbol: torch.SymInt, tensor: torch.Tensor) -> torch.SymInt:
     """`symbol`, the number that `tensor` is, which is known to be within what is drawn."""
-    if tensor in _bounds:
-        low, most = _bounds[tensor]
+    low, most, version = _bounds.get(tensor, (0, 0, None))
+    if tensor._version == version:
         constrain_range(symbol, min=low, max=most)
     return symbol
