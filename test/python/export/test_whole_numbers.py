@@ -259,3 +259,19 @@ def test_modules_that_are_loaded_when_they_are_used(
     assert_same_as_eager(classify(Queue(reads, runs=True)), tmp_path)
     with record_sources():
         monkeypatch.setitem(sys.modules, "much_later", Later("much_later"))
+
+
+def test_code_that_explains_what_it_catches(tmp_path: pathlib.Path) -> None:
+    """As ultralytics' loss of oriented boxes, which takes an error for one of its data."""
+
+    def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        try:
+            with LOCK:  # which Dynamo does not follow
+                rows = x[x[:, 0] > 0]
+        except RuntimeError as error:
+            raise TypeError("not a data set of rows") from error
+        return model(rows).square().mean()
+
+    step = classify(nn.Linear(8, 3), loss=loss)
+    results = export(step, tmp_path).run()
+    torch.testing.assert_close(results["loss", ""], step.loss(step.model, **step.inputs).detach())

@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensorMode,
 )
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.utils import stateless
 
 from ..graph.known_values import StandIns
@@ -20,6 +21,17 @@ from ..values.value_checks import passed_checks
 
 # Raised where an op's result, or its shape, depends on values.
 ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
+
+
+def about_values(error: Exception) -> Exception:
+    """What has been raised where a value or a size is not known, of which code makes `error` that catches
+    it; `error` itself where there is nothing such."""
+    behind: Optional[BaseException] = error
+    while behind is not None:
+        if isinstance(behind, (*ON_VALUES, GuardOnDataDependentSymNode)):
+            return behind
+        behind = behind.__cause__  # and not its context, which may be an earlier try
+    return error
 
 
 def raised_by_step(
@@ -46,6 +58,7 @@ def raised_by_step(
     except NotImplementedError:
         return None  # an op that has no meta kernel
     except Exception as error:
+        error = about_values(error)
         if isinstance(error, ON_VALUES) or "fake" not in str(error).lower():
             return _with_buffer(error, of_buffers)
     return None

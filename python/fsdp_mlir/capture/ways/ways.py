@@ -24,6 +24,7 @@ from ..graph.joint_graph import HasGradient, JointGraph
 from ..running import RunStep
 from ..state.begun import Made
 from ..state.untaken import untaken
+from ..state.without_values import about_values
 from ..step_loss import ResultRefused, check_outputs
 from ..values.decisions import Answers, Usual, ValuesDecide, answering, asked, is_answering
 from .shared_values import Results, SharedValues, Value
@@ -62,7 +63,7 @@ def without_loss(step: RunStep) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        failure = error
+        failure = about_values(error)
     if is_answering() and failure is not None and _fails_in_eager(failure, step):
         place = said_location("".join(traceback.format_exception(failure)))
         what = f"the step's code fails ({type(failure).__name__}: {failure})"
