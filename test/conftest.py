@@ -16,7 +16,7 @@ import pytest
 # split over threads would change their bits.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# As in an export (fsdp_mlir/garbage.py), all of the time: tests trace much besides.
+# As in an export (capture/context.py), all of the time: tests trace much besides.
 gc.set_threshold(20_000, 20, 20)
 
 # A shell starts what runs in the background without interrupts, and nohup

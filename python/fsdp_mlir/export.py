@@ -24,7 +24,7 @@ from .errors import (
 from .archive.container import FORMAT_VERSION, build_archive
 from .archive.missed_steps import name_missed
 from .capture.graph.changed_parameters import UntrainedParametersChanged
-from .capture.context import without_pytorchs_log
+from .capture.context import seldom_collected, without_pytorchs_log
 from .capture.state.kept import Kept
 from .capture.state.state_kept import StateKept
 from .capture.graph.program import Program, Setting
@@ -34,7 +34,6 @@ from .step.clipping import describe_clipping
 from .data.checks import warn_of_loader
 from .data.files import FileData
 from .dtypes import require_computed
-from .garbage import seldom_collected
 from .step.eager_only import check_eager_only
 from .step.line_fields import STANDARD
 from .step.failures import words_of
