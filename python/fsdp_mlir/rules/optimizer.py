@@ -282,7 +282,7 @@ def _plain(value: Any, key: str, index: int) -> Any:
     """A number, truth value, text or list of numbers as JSON has it; None of anything else.
 
     Raises:
-        ExportError: a tensor of several values, or a number that is infinite or NaN.
+        ExportError: a tensor of several values, NaN, or an infinite learning rate.
     """
     if isinstance(value, (tuple, list)):
         members = [_plain(member, key, index) for member in value]
@@ -296,6 +296,8 @@ def _plain(value: Any, key: str, index: int) -> Any:
     if isinstance(value, (bool, str)):
         return value
     if not isinstance(value, (int, float)):
+        return None
+    if math.isinf(value) and key != "lr":
         return None
     if not math.isfinite(value):
         raise ExportError(

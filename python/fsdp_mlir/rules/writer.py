@@ -15,6 +15,7 @@ from .group_entries import entry_of_state, state_of_entry
 from .values import Expr, Pool
 from ..archive.free_names import FreeNames
 from ..archive.torchscript import call_text, method_text
+from ..step.places import at_line
 
 aten = torch.ops.aten
 
@@ -146,8 +147,10 @@ class RuleWriter:
         if not math.isfinite(value.operands[0]):
             raise ExportError(
                 E.OPTIMIZER_STEP,
-                f"{value.where}: the optimizer computes with {value.operands[0]}, which an archive "
-                "cannot hold",
+                at_line(
+                    value.where,
+                    f"the optimizer computes with {value.operands[0]}, which an archive cannot hold",
+                ),
             )
         return value.operands[0]
 

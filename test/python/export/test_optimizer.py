@@ -1,5 +1,6 @@
 """Tests that optimizers are recorded as PyTorch runs them, by class, flags and groups."""
 
+import math
 import pathlib
 from typing import Any
 
@@ -121,6 +122,23 @@ def test_a_number_that_is_not_finite_is_refused(tmp_path: pathlib.Path) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=float("nan"))
     with pytest.raises(ExportError, match="lr of parameter group 0 is nan; give a finite number"):
         export(classify(model, optimizer=optimizer), tmp_path)
+
+
+def test_an_infinite_bound_that_holds_nothing_is_none(tmp_path: pathlib.Path) -> None:
+    """As Prodigy's rate of growth: an archive has no such number, and needs none."""
+
+    class Bounded(torch.optim.SGD):
+        def __init__(self, parameters: Any) -> None:
+            super().__init__(parameters, lr=0.1)
+            self.param_groups[0]["most"] = math.inf
+
+        def step(self, closure: Any = None) -> None:
+            for p in self.param_groups[0]["params"]:
+                p.data.add_(p.grad, alpha=-min(0.1, self.param_groups[0]["most"]))
+
+    model = nn.Linear(8, 3)
+    (group,) = record(tmp_path, model, Bounded(model.parameters())).metadata["optimizer"]["groups"]
+    assert "most" not in group["hyperparameters"]
 
 
 def test_adam_with_decoupled_weight_decay_is_adamw(tmp_path: pathlib.Path) -> None:
