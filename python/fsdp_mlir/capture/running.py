@@ -4,7 +4,7 @@ The loss runs as it is, on tensors without values; autograd records it, and AOTA
 call. So each construct of Python and of autograd is what it is in eager mode. What Python decides
 is frozen, though, and nothing says by what: the step is run again, and must be the same. To
 differentiate it PyTorch runs it twice. Where both runs make the same calls, and leave nothing in Python
-that a later one could find, that says it; else it is differentiated again.
+that matters to a later one, that says it; else it is differentiated again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .state.generators import Generators
 from .state.late_decisions import numbers_to_keep
 from .state.own_states import OwnStates
 from .state.places import Place
-from .state.python_state import PythonState, warn_changed
+from .state.python_state import PythonState, Slots, warn_changed
 from .state.replaced_buffers import DataAssigned, NeedsCopies
 from .state.same_calls import Calls, are_same
 from .state.trials import Trials
@@ -216,6 +216,7 @@ def run_and_differentiate(
     first = run()
     _check_dropped(step, first, batch)
     changed, numbers = state.changed(), state.numbers()
+    matters: Slots = []
     if changed:
         note_state()
         check_truths(step._loss, numbers)
@@ -235,9 +236,9 @@ def run_and_differentiate(
             known = known_value(value)
             slot.put(value if known is None else known)
     state.settle_numbers()
-    settled = not changed and not numbers and step.frozen == step.left_frozen
     second = first
-    if not (settled and are_same(step.runs)):
+    # Where nothing matters that a step leaves, the next one begins as both of these runs did.
+    if matters or step.frozen != step.left_frozen or not are_same(step.runs):
         step.begin, step.frozen = PythonState(step._loss).restore, step.left_frozen
         second = run()
     if (generator := generators.drawn_from() or drew_of_made()) is not None:
