@@ -245,6 +245,19 @@ def test_sizes_that_a_library_reads(
         torch.testing.assert_close(exported.run()["loss", ""], expected)
 
 
+def test_a_class_that_is_none_of_as_many_as_values_say(tmp_path: pathlib.Path) -> None:
+    def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        with LOCK, fsdp_mlir.at_most(3):
+            return (model(x)[:, :1] * F.one_hot(y, int(y[0]) + 1)).square().sum()
+
+    exported = export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+    exported.weights["fsdp.input.y"] = torch.tensor([1, 0, 0, 1])
+    exported.run()
+    exported.weights["fsdp.input.y"] = torch.tensor([0, 1, 0, 0])
+    with pytest.raises(RuntimeError):
+        exported.run()
+
+
 class Later(types.ModuleType):
     """A module that is loaded when code reads from it, as speechbrain's that need a further package."""
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from torch.nn.functional import one_hot
@@ -24,16 +24,17 @@ class TensorSizes(TorchFunctionMode):
             args = tuple(map(_as_size, args))
         elif func in _NEW_AS:
             args = args[0], *map(_as_size, args[1:])
-        elif func is one_hot and isinstance(
-            size := _classes(*args, **(kwargs or {})), torch.SymInt
-        ):
-            return (args[0].unsqueeze(-1) == torch.arange(size)).to(torch.int64)
+        elif func is one_hot and (made := _one_hot(*args, **(kwargs or {}))) is not None:
+            return made
         return func(*args, **(kwargs or {}))
 
 
-def _classes(tensor: Any, num_classes: Any = -1) -> Any:
-    """How many classes `one_hot` is given."""
-    return _as_size(num_classes)
+def _one_hot(tensor: torch.Tensor, num_classes: Any = -1) -> Optional[torch.Tensor]:
+    """What it gives of as many classes as values say; None of another number."""
+    size = _as_size(num_classes)
+    if not isinstance(size, torch.SymInt):
+        return None
+    return tensor.new_zeros(*tensor.shape, size).scatter(-1, tensor.unsqueeze(-1), 1)
 
 
 def _as_size(size: Any) -> Any:
