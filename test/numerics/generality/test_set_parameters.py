@@ -123,7 +123,14 @@ def test_another_change_is_refused(change: Change, tmp_path: pathlib.Path) -> No
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("options", [{"accumulate": 2}, {"eval_data": {"x": torch.ones(8, 8)}}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"accumulate": 2},
+        {"eval_data": {"x": torch.ones(8, 8)}},
+        {"scaler": torch.amp.GradScaler("cpu")},  # which skips updates
+    ],
+)
 def test_one_that_is_set_again_before_its_update(options: Any, tmp_path: pathlib.Path) -> None:
     """As by an evaluation: what that changes is lost, so it is to change nothing but the last digits."""
     path = tmp_path / "step.pt"

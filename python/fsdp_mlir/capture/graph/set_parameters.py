@@ -29,13 +29,12 @@ _ROUNDINGS = 100
 def setting_of(changed: fx.Node, of: Any) -> Optional[Setting]:
     """What sets the parameter whose descriptor is `of`, and of which the step leaves `changed`; None
     where other values decide it, or where the step reads the parameter as it was before."""
-    order = {node: number for number, node in enumerate(changed.graph.nodes)}
     found, left = {changed}, [changed]
     while left:
         new = set(left.pop().all_input_nodes) - found
         found |= new
         left += new
-    parameter, *calls = sorted(found, key=order.__getitem__)
+    parameter, *calls = (node for node in changed.graph.nodes if node in found)
     is_it = parameter.op == "placeholder" and parameter.meta["desc"] == of
     if not is_it or any(node.op != "call_function" for node in calls):
         return None
