@@ -205,7 +205,7 @@ ArchiveMetadata fsdp::readMetadata(const TorchArchive &archive) {
     JsonReader json(parsed);
     if (json["format"].asString() != "fsdp-mlir")
       json["format"].fail("\"fsdp-mlir\"");
-    if (json["format_version"].asInt() != 8)
+    if (json["format_version"].asInt() != 9)
       throw ArchiveError(
           E::ArchiveVersion,
           "has format version " +

@@ -185,6 +185,8 @@ struct RuleInfo {
   std::vector<std::string> parameters;
   std::string missed; // the buffer that counts steps which give its parameters
                       // no gradient; empty: each step gives them one
+  bool sets = false; // first sets its parameters as the step does: what it does
+                     // is not the optimizer's step alone
   std::vector<State> states;
   std::vector<NumberInfo> numbers;
   ProgramInfo program; // results: the new parameter, then the states

@@ -207,6 +207,7 @@ static RuleInfo readRule(const JsonReader &json, const OptimizerInfo &optimizer,
   });
   if (JsonReader missed = json["missed"]; !missed.isNull())
     rule.missed = readFqn(missed);
+  rule.sets = json["sets"].asBool();
   json["states"].forEach([&](const JsonReader &state) {
     rule.states.push_back({readFqn(state["name"]), readDtype(state["dtype"]),
                            state["initial"].asDouble()});

@@ -231,8 +231,9 @@ func::FuncOp fsdp::importRule(OpBuilder &builder, AtenCallImporter &calls,
       builder, loc, rule.name, builder.getFunctionType(operands, results));
   function.setPrivate();
   kRuleAttr.set(function);
-  kOptimizerAttr.set(function,
-                     getIdentity(context, optimizer.groups[rule.group]));
+  if (!rule.sets)
+    kOptimizerAttr.set(function,
+                       getIdentity(context, optimizer.groups[rule.group]));
   if (!rule.missed.empty())
     kMissedAttr.set(function, StringRef(rule.missed));
 

@@ -121,7 +121,8 @@ void SelectKernels::fuse(func::FuncOp rule) {
   remarkDecision(!chosen.empty(), R::SelectedOptimizer, rule.getLoc(),
                  rule.getSymName())
       << (chosen.empty() ? "stays as it was captured: it is not torch.optim's "
-                           "Adam, AdamW or SGD without dampening"
+                           "Adam, AdamW or SGD without dampening, or sets its "
+                           "parameters first"
                          : chosen);
 }
 

@@ -69,6 +69,8 @@ class Rule:
     shape: Optional[tuple[int, ...]] = None
     # The buffer that counts steps which give the parameters no gradient; None: each step gives one.
     missed: Optional[str] = None
+    # Whether it first sets the parameters, as the step does.
+    sets: bool = False
 
 
 def capture_rules(
@@ -103,8 +105,9 @@ def capture_rules(
             if together is not None:
                 _check_apart(follower, number, group, a, together)
             rule = _rule(follower, number, group, a, b, c)
+            rule.sets = fqn in settings
             formers = tuple((f.name, id(f.initial), id(f.next)) for f in rule.formers)
-            key = (group, rule.dtype, rule.shape, tuple(map(id, rule.results)), formers)
+            key = (group, rule.dtype, rule.shape, rule.sets, tuple(map(id, rule.results)), formers)
             own[number] = rules.setdefault(key, rule)
         own[number].parameters.append(fqn)
     follower.check_unchanged()

@@ -67,6 +67,7 @@ class RuleWriter:
             "group": rule.group,
             "parameters": rule.parameters,
             "missed": rule.missed,
+            "sets": rule.sets,
             "states": [
                 {
                     "name": s.name,

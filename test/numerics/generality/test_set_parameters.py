@@ -114,6 +114,16 @@ def test_it_is_eagers(
     reference.assert_same_bits(run.losses, run.weights, trained)
 
 
+def test_an_optimizers_own_kernel_does_not_take_its_place(tmp_path: pathlib.Path) -> None:
+    """Where a GPU has one, it is of the parameters that the step does not set."""
+    make = lambda argv=(): training_step(by_data)
+    compiled = chain.compile_step(make, tmp_path, pipeline="mesh=1 device=cuda")
+    functions = compiled.scheduled.read_text().split("func.func ")
+    rules = [text for text in functions if "fsdp.rule" in text]
+    assert ["_fused_adamw" in rule for rule in rules] == ["clamp" not in rule for rule in rules]
+    assert sum("clamp" in rule for rule in rules) == 1 < len(rules)
+
+
 @pytest.mark.parametrize("change", [after_it_is_read, by_the_batch, by_another])
 def test_another_change_is_refused(change: Change, tmp_path: pathlib.Path) -> None:
     with pytest.raises(
