@@ -8,6 +8,7 @@
 #include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Dialect/FSDP/Functions.h"
+#include "fsdp/Dialect/FSDP/UpdateCount.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -27,6 +28,8 @@ public:
       : builder(builder), loc(loc), rule(rule), values(values) {
     for (const NumberInfo &number : rule.numbers)
       numbers[number.name] = &number;
+    if (!rule.missed.empty())
+      missed = FlatSymbolRefAttr::get(builder.getContext(), rule.missed);
   }
 
   /// Builds those that `node` takes.
@@ -91,16 +94,6 @@ private:
       values[former->name] = result;
   }
 
-  /// How often the rule updates its parameters, with this step.
-  Value createCount() {
-    Type f64 = builder.getF64Type();
-    Value steps = StepCountOp::create(builder, loc, f64);
-    if (rule.missed.empty())
-      return steps;
-    Value missed = StateValueOp::create(builder, loc, f64, rule.missed);
-    return arith::SubFOp::create(builder, loc, steps, missed);
-  }
-
   Value select(arith::CmpFPredicate predicate, ValueRange v) {
     Value holds = arith::CmpFOp::create(builder, loc, predicate, v[0], v[1]);
     return arith::SelectOp::create(builder, loc, holds, v[2], v[3]);
@@ -113,7 +106,7 @@ private:
       return HyperparameterOp::create(builder, loc, f64, number.hyperparameter,
                                       rule.group);
     case NumberOp::StepCount:
-      return createCount();
+      return createUpdateCount(builder, loc, missed);
     case NumberOp::Former:
       break; // of a recurrence
     case NumberOp::Add:
@@ -156,6 +149,7 @@ private:
   const RuleInfo &rule;
   llvm::StringMap<Value> &values;
   llvm::StringMap<const NumberInfo *> numbers;
+  FlatSymbolRefAttr missed;
   llvm::DenseMap<uint64_t, Value> constants;
 };
 

@@ -8,6 +8,7 @@
 #include "fsdp/Dialect/Aten/FusedOptimizer.h"
 #include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Dialect/FSDP/UpdateCount.h"
 #include "fsdp/Transforms/Programs.h"
 
 using namespace mlir;
@@ -100,7 +101,7 @@ StringRef fsdp::fuseRule(func::FuncOp rule) {
   Location loc = rule.getLoc();
   Type f64 = builder.getF64Type();
   Value rate = HyperparameterOp::create(builder, loc, f64, "lr", *group);
-  Value step = StepCountOp::create(builder, loc, f64);
+  Value step = createUpdateCount(builder, loc, kMissedAttr.get(rule));
   end->setOperands(aten::createFusedOptimizer(
       builder, loc, callee, rule.getArguments(), step, rate, args.get()));
   eraseDeadOps(rule);

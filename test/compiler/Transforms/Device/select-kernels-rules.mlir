@@ -37,6 +37,22 @@ func.func private @momentum(%p: tensor<*xbf16>, %g: tensor<*xbf16>, %b: tensor<*
   return %p1, %b : tensor<*xbf16>, tensor<*xbf16>
 }
 
+// It counts the steps that give its parameters a gradient.
+// REMARK: remark: [Passed] optimizer{{.*}}Function=lacking{{.*}}_fused_adamw
+// CHECK-LABEL: func.func private @lacking
+// CHECK: %[[STEP:.*]] = fsdp.step_count
+// CHECK-NEXT: %[[MISSED:.*]] = fsdp.state_value @fsdp.missed.0
+// CHECK-NEXT: %[[COUNT:.*]] = arith.subf %[[STEP]], %[[MISSED]]
+// CHECK-NEXT: %[[T:.*]] = aten.call "scalar_tensor"(%[[COUNT]])
+// CHECK-NEXT: aten.call "_fused_adamw"({{.*}}, [%[[T]]], %{{.*}})
+fsdp.state @fsdp.missed.0 buffer : tensor<f64>
+func.func private @lacking(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>, %v: tensor<*xf32>) -> (tensor<*xf32>, tensor<*xf32>, tensor<*xf32>)
+    attributes {fsdp.rule, fsdp.missed = @fsdp.missed.0, fsdp.optimizer = #fsdp.optimizer<"adamw", fused, {amsgrad = false, betas = array<f64: 0.9, 0.999>, eps = 1.0e-08 : f64, maximize = false, weight_decay = 0.1 : f64}>} {
+  %lr = fsdp.hyperparameter "lr" of 0
+  %p1 = aten.call "add.Tensor"(%p, %g, %lr) : (tensor<*xf32>, tensor<*xf32>, f64) -> tensor<*xf32>
+  return %p1, %m, %v : tensor<*xf32>, tensor<*xf32>, tensor<*xf32>
+}
+
 // With dampening it is not: a flag of the kernel would say so.
 // REMARK: remark: [Missed] optimizer{{.*}}Function=damped
 // CHECK-LABEL: func.func private @damped
