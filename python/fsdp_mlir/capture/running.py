@@ -113,7 +113,7 @@ class RunStep(torch.nn.Module):
             stack.enter_context(self._own_kept())
             with Calls() as calls:
                 loss, metrics = self._loss(*batch)
-            calls.end((loss, dict(metrics)))
+                calls.end((loss, dict(metrics)))
             self.runs.append(calls)
             conditions = [question.condition for question in asked()]
             self.left_frozen = frozenset(frozen)

@@ -196,6 +196,13 @@ def _copied(value: Any) -> Any:
     return value
 
 
+def has_members(value: Any) -> bool:
+    """Whether `members_of` gives all that a value is, with its type."""
+    kind = type(value)
+    is_container = kind in (list, tuple, dict, slice, torch.Size)
+    return is_container or kind.__module__ == "torch.return_types"
+
+
 def members_of(value: Any) -> Iterator[Any]:
     """The members of a container, or of a slice."""
     if isinstance(value, (list, tuple)):
@@ -208,13 +215,9 @@ def members_of(value: Any) -> Iterator[Any]:
 
 def _is_plain(value: Any) -> bool:
     """Whether two of these can be told to be the same, now and later."""
-    kind = type(value)
-    if kind in _TENSORS or isinstance(value, (*VALUES, *SINGLE)):
+    if type(value) in _TENSORS or isinstance(value, (*VALUES, *SINGLE)):
         return True
-    holds = kind in (list, tuple, dict, slice, torch.Size)
-    return (holds or kind.__module__ == "torch.return_types") and all(
-        map(_is_plain, members_of(value))
-    )
+    return has_members(value) and all(map(_is_plain, members_of(value)))
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Sequence
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .replay import SINGLE, VALUES, members_of, noting_code_in_backward, unwrapped
+from .replay import SINGLE, VALUES, has_members, members_of, noting_code_in_backward, unwrapped
 
 _SYMBOL = re.compile(r"\b[a-z]+\d+\b")
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -73,8 +73,7 @@ class Calls(TorchFunctionMode):
             return kind, repr(value)
         if isinstance(value, SINGLE):
             return value
-        holds = kind in (list, tuple, dict, slice, torch.Size)
-        if holds or kind.__module__ == "torch.return_types":
+        if has_members(value):
             return kind, tuple(map(self._told, members_of(value)))
         self._are_not_whole()
         return kind
