@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import pathlib
+import sys
 import warnings
 import zipfile
 from typing import Any, Callable, Optional
@@ -164,6 +166,18 @@ def asserting_cross_entropy(
 ) -> torch.Tensor:
     assert (y >= 0).all(), "a class below 0"  # here, since pytest rewrites asserts of tests
     return F.cross_entropy(model(x), y)
+
+
+def installed(
+    name: str, source: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    """The module of a library that the user has installed."""
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(packages)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module(name)
 
 
 def classify(model: torch.nn.Module, width: int = 8, **options: Any) -> TrainingStep:

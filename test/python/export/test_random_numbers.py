@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import classify, export
+from exporting import classify, export, installed
 from torch import nn
 
 from fsdp_mlir import ExportError
@@ -212,12 +212,7 @@ def mixed(x):
 
 def test_a_library_draws_too(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It makes whole numbers and others of what it draws, as the user's own files do."""
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    (folder / "mixes_samples.py").write_text(LIBRARY)
-    monkeypatch.syspath_prepend(folder)
-    from mixes_samples import mixed
-
+    mixed = installed("mixes_samples", LIBRARY, tmp_path, monkeypatch).mixed
     step = classify(nn.Linear(8, 3), loss=loss_of(lambda model, x: model(mixed(x))))
     exported = export(step, tmp_path)
     for seed in range(3):
@@ -357,12 +352,7 @@ def test_what_torch_does_not_draw_is_refused(
 def test_a_seed_that_a_library_draws_is_refused_with_its_line(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    (folder / "draws_seeds.py").write_text(LIBRARY)
-    monkeypatch.syspath_prepend(folder)
-    from draws_seeds import seeded
-
+    seeded = installed("draws_seeds", LIBRARY, tmp_path, monkeypatch).seeded
     line = r"^test_random_numbers.py:\d+, in draws_seeds.py:6: the step draws random numbers from a"
     with pytest.raises(ExportError, match=line):
         export(classify(nn.Linear(8, 3), loss=loss_of(lambda model, x: model(seeded(x)))), tmp_path)

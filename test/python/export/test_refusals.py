@@ -4,14 +4,13 @@ import logging
 import math
 import os
 import pathlib
-import sys
 from typing import Any, Callable, Optional
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import classify, cross_entropy, export, sgd
+from exporting import classify, cross_entropy, export, installed, sgd
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -165,11 +164,7 @@ def draws(x): return x * random.triangular(0, 1)
 def test_a_librarys_line_stands_behind_the_users(
     function: str, text: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packages = tmp_path / "site-packages"
-    packages.mkdir()
-    (packages / "parts.py").write_text(LIBRARY)
-    monkeypatch.syspath_prepend(packages)
-    monkeypatch.delitem(sys.modules, "parts", raising=False)
+    installed("parts", LIBRARY, tmp_path, monkeypatch)
 
     def body(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         import parts

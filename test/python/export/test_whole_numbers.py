@@ -10,7 +10,7 @@ from typing import Any, Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import assert_same_as_eager, classify, export
+from exporting import assert_same_as_eager, classify, export, installed
 from torch import Tensor, nn
 
 import fsdp_mlir
@@ -226,15 +226,12 @@ def chosen(index, count):
 def test_sizes_that_a_library_reads(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    (folder / "sums_rows.py").write_text(LIBRARY)
-    monkeypatch.syspath_prepend(folder)
-    from sums_rows import chosen, sums
+    library = installed("sums_rows", LIBRARY, tmp_path, monkeypatch)
 
     def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         with LOCK, fsdp_mlir.at_most(3):  # which Dynamo does not follow
-            return sums(model(x), y).square().mean() + (model(x)[:, :2] * chosen(y, 2)).sum()
+            rows = library.sums(model(x), y)
+            return rows.square().mean() + (model(x)[:, :2] * library.chosen(y, 2)).sum()
 
     step = classify(nn.Linear(8, 3), loss=loss)
     exported = export(step, tmp_path)
