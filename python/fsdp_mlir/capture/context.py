@@ -86,6 +86,16 @@ def said_to_compile() -> Any:
     return mock.patch.object(torch.compiler, "_is_compiling_flag", True)
 
 
+@contextlib.contextmanager
+def compiled_code_by_itself() -> Iterator[None]:
+    """Within it, what the user's code compiles (`torch.compile`) runs as it is, also while it is traced."""
+    with (
+        torch.compiler.set_stance("force_eager"),
+        torch._dynamo.config.patch(error_on_nested_fx_trace=False),
+    ):
+        yield
+
+
 def _refuse_hook(effects: Any, tensor: Any, *args: Any) -> None:
     torch._dynamo.exc.unimplemented(
         gb_type="hook on a tensor",

@@ -20,6 +20,7 @@ from .graph.memory_orders import without_gaps
 from .graph.nodes import location, refused_higher_order, state_of
 from .lost_output import named_where_run
 from .operators.autocast import check_autocast
+from .operators.higher_order import BY_CODE
 from .state.late_decisions import numbers_to_keep
 from .state.python_state import PythonState, warn_changed
 from .state.reached import Reached
@@ -285,6 +286,7 @@ def _check_no_gradient(tensor: torch.Tensor) -> None:
 _DIFFERENTIATED = (
     torch.ops.higher_order.tag_activation_checkpoint,
     torch.ops.higher_order.autograd_function_apply,
+    *BY_CODE,
 )
 
 

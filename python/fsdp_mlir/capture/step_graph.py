@@ -39,6 +39,7 @@ from .operators.counts import counts_of_known_size
 from .operators.custom_operators import bodies_say_shapes
 from .operators.eager_kernels import eager_interpolation, eager_results
 from .operators.encoder_layers import encoder_layers_by_parts
+from .operators.higher_order import higher_order_by_code
 from .operators.inverse_stft import eager_inverse_stft
 from .operators.library_defaults import choices_for_graphs, note_unchecked
 from .operators.region_pooling import tensor_code_of_torchvision
@@ -105,6 +106,7 @@ def capture(
             inference_without_gradients(),
             counts_of_known_size(),
             autocast_of_the_cpu(),
+            higher_order_by_code(),
         )
         of_all = choices_for_graphs(step.model), no_side_effects(), unused_draws_noted()
         for context in (*ways, *kernels, *of_all):

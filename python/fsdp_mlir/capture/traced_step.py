@@ -22,7 +22,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ..errors import E, ExportError, note
 from ..step.names import SettledChanged, StateNames
 from ..step.places import at_line
-from .context import said_to_compile
+from .context import compiled_code_by_itself, said_to_compile
 from .dynamo import NotFollowed, follow
 from .explain import Refusal, explain_capture_error, located
 from .graph.joint_graph import JointGraph
@@ -104,6 +104,7 @@ def _as_it_runs(
     with contextlib.ExitStack() as stack:
         stack.callback(state.restore)
         stack.enter_context(named_where_run())
+        stack.enter_context(compiled_code_by_itself())
         own = raised_by_step(loss, inputs, settled=names.settled_buffers)
         refusal = explain_capture_error(followed, own)
         if own is not None and not isinstance(own, ON_VALUES):

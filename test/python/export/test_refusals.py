@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from exporting import classify, cross_entropy, export, installed, sgd
 from torch import nn
+from torch._higher_order_ops.strict_mode import strict_mode
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fsdp_mlir import ExportError, TrainingStep
@@ -71,7 +72,7 @@ def has_sizes_of_a_library(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 
 def higher_order(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    return torch.cond(x.sum() > 0, lambda y: layer(y), lambda y: layer(-y), (x,))
+    return strict_mode(layer, (x,))
 
 
 def calls_a_library(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -117,7 +118,7 @@ def casts_a_module(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (gives_numpy_a_rate, "reads a tensor's value as a Python number; keep it a tensor"),
         (has_positions_of_a_library, "compute position_ids by the model's get_rope_index where"),
         (has_sizes_of_a_library, "where all pictures have one size, give it in the loss as a"),
-        (higher_order, "uses a higher-order op (cond)"),
+        (higher_order, "uses a higher-order op (strict_mode)"),
         (indexes_by_bytes, "a mask of bytes; make it one of booleans, as mask.bool() does"),
         (indexes_by_a_list, "an index that is a list of tensors, make one tensor by torch.stack"),
         (takes_a_gradient_of_data, "give that one by tensor.detach().requires_grad_()"),

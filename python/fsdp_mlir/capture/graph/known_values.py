@@ -158,7 +158,9 @@ class StandIns(FakeTensorMode):
             and not args[0]._has_symbolic_sizes_strides
         ):
             most = args[0].numel()
-        elif func in _OF_NUMBERS or isinstance(result, torch.SymInt):
+        elif isinstance(args[0], torch.Tensor) and (
+            func in _OF_NUMBERS or isinstance(result, torch.SymInt)
+        ):
             most, version = self._most.get(args[0], (None, 0))
             most = most if args[0]._version == version else None  # else it was written into
         if most is None:
