@@ -116,6 +116,10 @@ _NOTHING = (
     "the model"
 )
 _IN_TORCHSCRIPT = "failed in the TorchScript interpreter"
+_AMONG_RANKS = (
+    "the step communicates between processes (torch.distributed), which a plan does for the mean of "
+    "gradients alone; compute of this rank's own batch, where torch.distributed.is_initialized() is False"
+)
 # PyTorch's words for what a step does, and who says them: the capture, the step itself where it runs,
 # or whichever of the two failed.
 _SIGNS = (
@@ -156,6 +160,12 @@ _SIGNS = (
         re.compile("its data is not allocated yet"),
         E.VALUE_DEPENDENT,
         _READ_BY_CODE,
+    ),
+    (
+        "step",
+        re.compile("Default process group has not been initialized"),
+        E.OPERATOR_REFUSED,
+        _AMONG_RANKS,
     ),
     # Where a sparse tensor meets an operator that has no rule for one.
     (

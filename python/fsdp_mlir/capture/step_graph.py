@@ -20,6 +20,7 @@ from ..step.names import SettledChanged, StateNames
 from ..step.places import at_line, line_of_definition
 from ..step.programs import StepProgram
 from ..step.training_step import TrainingStep
+from .asked_for_ranks import asking_for_ranks_said
 from .between_steps import other_numbers, say_kept, states_unread
 from .context import SharedForward, eval_mode, inference_without_gradients
 from .explain import Refusal
@@ -108,7 +109,8 @@ def capture(
             autocast_of_the_cpu(),
             higher_order_by_code(),
         )
-        of_all = choices_for_graphs(step.model), no_side_effects(), unused_draws_noted()
+        said = unused_draws_noted(), asking_for_ranks_said()
+        of_all = choices_for_graphs(step.model), no_side_effects(), *said
         for context in (*ways, *kernels, *of_all):
             stack.enter_context(context)
         samples = None if outputs is None else step.batch_size
