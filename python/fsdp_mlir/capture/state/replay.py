@@ -24,6 +24,8 @@ _TENSORS = (FakeTensor, torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 VALUES = (bool, int, float, complex, str, torch.device, type(None))
 # What there is one of, which never changes.
 SINGLE = (torch.dtype, torch.layout, torch.memory_format, type, type(Ellipsis))
+# A size by values, which is what it is computed of.
+_SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _ITERATORS = (type(iter([])), type(iter(())))
 # Whose operators have no code of a user's in them.
 _NAMESPACES = {"aten", "prim", "prims", "profiler"}
@@ -215,7 +217,7 @@ def members_of(value: Any) -> Iterator[Any]:
 
 def _is_plain(value: Any) -> bool:
     """Whether two of these can be told to be the same, now and later."""
-    if type(value) in _TENSORS or isinstance(value, (*VALUES, *SINGLE)):
+    if type(value) in _TENSORS or isinstance(value, (*VALUES, *SINGLE, *_SIZES)):
         return True
     return has_members(value) and all(map(_is_plain, members_of(value)))
 
@@ -227,6 +229,8 @@ def _is_same(one: Any, other: Any) -> bool:
         return False
     if isinstance(one, VALUES):
         return one == other and repr(one) == repr(other)
+    if isinstance(one, _SIZES):
+        return one.node.shape_env is other.node.shape_env and one.node.expr == other.node.expr
     ours, theirs = list(members_of(one)), list(members_of(other))
     return bool(ours or isinstance(one, (list, tuple, dict))) and (
         len(ours) == len(theirs) and all(map(_is_same, ours, theirs))
