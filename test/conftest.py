@@ -116,7 +116,16 @@ def select_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
     items[:] = first.values()
 
 
+def begin_with_longest(items: list[pytest.Item]) -> None:
+    """Files that take 40 s and more come first, the longest in front (`longest.txt`), so that in the end no
+    worker has one alone."""
+    longest = [HERE / name for name in (HERE / "longest.txt").read_text().split()]
+    places = {path: place for place, path in enumerate(longest)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    begin_with_longest(items)
     if config.getoption("--quick"):
         select_quick(config, items)
     if config.getoption("--long"):

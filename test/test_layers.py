@@ -191,6 +191,11 @@ def test_each_folder_of_python_tests_has_a_quick_one() -> None:
     assert {file.parent for file in files} - quick == set()
 
 
+def test_the_files_of_tests_that_begin_first_are_there() -> None:
+    listed = (ROOT / "test/longest.txt").read_text().split()
+    assert [name for name in listed if not (ROOT / "test" / name).is_file()] == []
+
+
 def test_every_python_name_is_defined_and_every_import_used() -> None:
     files = [
         f for d in ("python", "test") for f in (ROOT / d).rglob("*.py") if f.name != "lit.cfg.py"
