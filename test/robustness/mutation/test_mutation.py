@@ -45,6 +45,7 @@ PLANS = (
 )
 CLASSES = 79
 MUTANTS = 600
+SECONDS = 75  # at most, for each mutant of a class
 
 # What passes add to the sequential step, and what no rule of C34 covers yet.
 ADDED = (
@@ -87,7 +88,8 @@ def check_constraints(name: str, found: dict[str, int]) -> list[str]:
 
 def check(compiled: list[chain.Compiled], per_class: int) -> None:
     plans = [step.plan for step in compiled]
-    done = chain.command([chain.binary("fsdp-mutate"), "--per-class", per_class, *plans])
+    mutate = [chain.binary("fsdp-mutate"), "--per-class", per_class, *plans]
+    done = chain.command(mutate, timeout=per_class * SECONDS)
     total: collections.Counter[str] = collections.Counter()
     survived, misplaced = [], []
     classes = [json.loads(line) for line in done.stdout.splitlines()]
