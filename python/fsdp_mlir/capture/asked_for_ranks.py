@@ -33,9 +33,10 @@ def asking_for_ranks_said() -> Iterator[None]:
         yield
     for line in lines:
         warn(
-            f"{line}: the step asks whether ranks communicate (torch.distributed), and is told that they "
-            "do not: what it would add up or gather over ranks, as SyncBatchNorm's statistics, each rank "
-            "has of its own batch. The mean of all ranks' gradients is not concerned",
+            f"{line}: the step asks whether ranks communicate (torch.distributed.is_initialized()), which "
+            "they do not within a step: what its code would add up or gather over ranks, as "
+            "SyncBatchNorm's statistics, each rank has of its own batch. The mean of all ranks' gradients "
+            "is taken as ever",
             stacklevel=2,
         )
 
