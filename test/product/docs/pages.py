@@ -1,5 +1,5 @@
 """The pages of docs/ that are generated: passes, dialects, options and constraints, the running
-example of docs/ir, and the Python API.
+example of docs/ir, the zoo's counts, and the Python API.
 
 What is generated stands between `<!-- generated NAME -->` or, of a name of the API, `<!-- api NAME
 -->`, and `<!-- end -->`; the rest of a page is written by hand.
@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 from typing import Callable
 
-from product.docs import api, life, sharding
+from product.docs import api, life, sharding, zoo
 from support import chain, constraints, errors, remarks
 
 _BLOCK = re.compile(r"(<!-- generated (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -30,6 +30,7 @@ _PAGES = (
     "clusters.md",
     "parameter.md",
     "sharding.md",
+    "parity.md",
     "ir/captured.md",
     "ir/sharded.md",
     "ir/scheduled.md",
@@ -273,5 +274,6 @@ _GENERATORS: dict[str, Callable[[], str]] = {
         for number, name in enumerate(_NAMES)
     },
     "sharding": sharding.table,
+    "zoo": zoo.table,
     "aten": lambda: _dialect("Dialect/Aten/Aten.td", "aten"),
 }

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from product.docs import examples, pages, sharding, timeline
+from product.docs import examples, pages, sharding, timeline, zoo
 from support import chain
 
 EXAMPLES = examples.all_examples()
@@ -16,6 +16,10 @@ EXAMPLES = examples.all_examples()
 def test_the_pages_are_what_the_sources_say() -> None:
     old = [page.name for page, text in pages.all_pages().items() if page.read_text() != text]
     assert not old, f"{old} are not what the sources say; run tools/dev docs"
+
+
+def test_the_readme_says_what_the_zoo_has() -> None:
+    assert zoo.in_short() in (chain.ROOT / "README.md").read_text()
 
 
 def test_the_pictures_are_what_the_plan_predicts() -> None:
