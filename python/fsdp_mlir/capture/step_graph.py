@@ -51,6 +51,7 @@ from .operators.sparse import (
     require_dense_constants,
 )
 from .operators.torchscript_code import plain_torchscript
+from .operators.varlen_attention import packed_attention_by_masks
 from .state.reached import Holder, Reached
 from .step_loss import ResultRefused, StepLoss
 from .traced_step import traced_step, give_static_sizes
@@ -108,6 +109,7 @@ def capture(
             counts_of_known_size(),
             autocast_of_the_cpu(),
             higher_order_by_code(),
+            packed_attention_by_masks(),
         )
         said = unused_draws_noted(), asking_for_ranks_said()
         of_all = choices_for_graphs(step.model), no_side_effects(), *said
