@@ -1,6 +1,6 @@
 """Code of a step that asks whether processes communicate, as `SyncBatchNorm` does and whoever adds up or
 gathers over ranks: `if dist.is_initialized(): dist.all_reduce(center)`. While a step is captured they
-do not, so that each rank of a plan would compute by its own batch alone; somebody has to say so.
+do not, so that each rank of a plan computes with its own batch alone. A warning says where.
 """
 
 from __future__ import annotations
@@ -33,18 +33,15 @@ def asking_for_ranks_said() -> Iterator[None]:
         yield
     for line in lines:
         warn(
-            f"{line}: the step asks whether ranks communicate (torch.distributed.is_initialized()), which "
-            "they do not within a step: what its code would add up or gather over ranks, as "
-            "SyncBatchNorm's statistics, each rank has of its own batch. The mean of all ranks' gradients "
-            "is taken as ever",
+            f"{line}: the step asks whether ranks communicate (torch.distributed.is_initialized()). Within "
+            "a step they do not: each rank computes with its own batch alone what the code would add up or "
+            "gather over ranks, such as SyncBatchNorm's statistics. Gradients are averaged over all ranks "
+            "as ever",
             stacklevel=2,
         )
 
 
 def _line() -> str:
     """The user's line that runs, or that Dynamo follows."""
-    context = TracingContext.try_get()
-    followed = context.extract_stack() if context is not None else []
-    if followed:
-        return said_location("".join(f'File "{f.filename}", line {f.lineno}\n' for f in followed))
-    return said_line(innermost(sys._getframe(2), is_users))
+    followed = "".join(TracingContext.extract_stack().format())
+    return said_location(followed) or said_line(innermost(sys._getframe(2), is_users))

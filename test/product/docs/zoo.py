@@ -6,6 +6,7 @@ import collections
 import csv
 
 from support import chain
+from support.outcomes import CLOSE, PASSED, REFUSED, WRONG
 
 # The kinds of models in docs/parity.md, by the first part of their names.
 _KINDS = {
@@ -19,7 +20,7 @@ _KINDS = {
     "torchvision": "torchvision",
     "timm": "timm",
 }
-_STATUSES = ("passed", "close", "refused", "wrong")
+_STATUSES = (PASSED, CLOSE, REFUSED, WRONG)
 
 
 def counts() -> dict[str, collections.Counter[str]]:
@@ -53,5 +54,5 @@ def table() -> str:
 def in_short() -> str:
     """What the README says of them."""
     of = counts()["all"]
-    right = of["passed"] + of["close"]
-    return f"{right} of {sum(of.values())} tiny ones train right, {of['refused']} are refused"
+    right = of[PASSED] + of[CLOSE]
+    return f"{right} of {sum(of.values())} tiny ones train right, {of[REFUSED]} are refused"

@@ -33,8 +33,9 @@ def attention(
     score_others: tuple[Any, ...] = (),
     mask_others: tuple[Any, ...] = (),
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The result, and where the step asks for them the sums of exponentials, as base-2 logarithms. A batch
-    of one key is all queries', and heads of keys are groups of heads of queries."""
+    """The result, and where the step asks for them the sums of exponentials, as base-2 logarithms. One
+    sample of keys may be for all samples of queries, and one head of keys for several heads of queries.
+    """
     *_, rows_in_block, columns_in_block, mask_mod = block_mask
     asks_for_sums = kernel_options["OUTPUT_LOGSUMEXP"]
     if asks_for_sums or _changes_scores(score_mod, query, score_others):

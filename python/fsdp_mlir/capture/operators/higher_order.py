@@ -57,7 +57,7 @@ def _cond(condition: Any, yes: Function, no: Function, operands: Sequence[Any]) 
 
 
 class _Read(TorchFunctionMode):
-    """Within it, the tensors with gradients are noted that code computes with, and does not make itself.
+    """Notes the tensors with gradients that the code within it computes with, but does not make itself.
 
     Attributes:
         tensors: these, by their ids.
@@ -78,7 +78,7 @@ class _Read(TorchFunctionMode):
 
 
 class _ZeroGradients(torch.autograd.Function):
-    """A tensor, as of which others have gradients too, of zeros."""
+    """Gives a tensor as it is; in a backward pass the others beside it have gradients of zeros."""
 
     @staticmethod
     def forward(context: Any, tensor: Tensor, *others: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Attention over packed sequences of several lengths (`torch.nn.attention.varlen`), whose operator has
-kernels for GPUs alone: captured as `scaled_dot_product_attention` in which each sees its own sequence.
+kernels for GPUs alone: it is captured as `scaled_dot_product_attention` in which each token sees its own
+sequence.
 """
 
 from __future__ import annotations

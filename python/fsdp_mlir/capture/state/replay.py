@@ -24,7 +24,7 @@ _TENSORS = (FakeTensor, torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 VALUES = (bool, int, float, complex, str, torch.device, type(None))
 # What there is one of, which never changes.
 SINGLE = (torch.dtype, torch.layout, torch.memory_format, type, type(Ellipsis))
-# A size by values, which is what it is computed of.
+# Sizes by values, which are compared by the expressions that compute them.
 _SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _ITERATORS = (type(iter([])), type(iter(())))
 # Whose operators have no code of a user's in them.
