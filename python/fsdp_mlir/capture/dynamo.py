@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import operator
 import os
 import re
 import sys
@@ -282,12 +283,9 @@ def _check_no_gradient(tensor: torch.Tensor) -> None:
         raise NotFollowed("it writes what has a gradient into a buffer, or into its batch")
 
 
+_FUNCTION = torch.ops.higher_order.autograd_function_apply
 # Calls of graphs that autograd sees through: a checkpoint's leaves its mark on each op.
-_DIFFERENTIATED = (
-    torch.ops.higher_order.tag_activation_checkpoint,
-    torch.ops.higher_order.autograd_function_apply,
-    *BY_CODE,
-)
+_DIFFERENTIATED = (torch.ops.higher_order.tag_activation_checkpoint, _FUNCTION, *BY_CODE)
 
 
 def _copy_attribute(source: torch.nn.Module, target: torch.nn.Module, node: fx.Node) -> None:
@@ -297,6 +295,8 @@ def _copy_attribute(source: torch.nn.Module, target: torch.nn.Module, node: fx.N
     if isinstance(value, torch.nn.Module):
         for user in node.users:
             _check_differentiated(user)
+            if user.target is _FUNCTION and user.args[0] is node:
+                _check_no_writes(value)
         _check_no_numpy(value)
         # Differentiating follows its body.
         setattr(target, node.target, value)
@@ -315,6 +315,27 @@ def _check_no_numpy(body: torch.nn.Module) -> None:
         for node in getattr(module, "graph", fx.Graph()).nodes:
             if isinstance(node.target, numpy):
                 raise NotFollowed("a function of autograd's gives a tensor to NumPy")
+
+
+# `+=` and the like: `iadd` for `add`.
+_WRITING = {operator.setitem} | {
+    function
+    for name, function in vars(operator).items()
+    if name.startswith("i") and hasattr(operator, f"__{name[1:]}__")
+}
+
+
+def _check_no_writes(forward: torch.nn.Module) -> None:
+    """Raises NotFollowed where the forward of a function of autograd's own writes into a tensor: in such a
+    graph a result that was written has no gradient."""
+    for module in forward.modules():
+        for node in getattr(module, "graph", fx.Graph()).nodes:
+            name = node.target if isinstance(node.target, str) else node.target.__name__
+            writes = (
+                name.endswith("_") or node.target in _WRITING or node.kwargs.get("out") is not None
+            )
+            if node.op in ("call_function", "call_method") and writes:
+                raise NotFollowed("the forward of an autograd.Function writes into a tensor")
 
 
 def _check_differentiated(call: fx.Node) -> None:

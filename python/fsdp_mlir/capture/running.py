@@ -203,7 +203,9 @@ def run_and_differentiate(
         try:
             while True:
                 step.runs.clear()
-                with contextlib.suppress(NeedsCopies):  # which has them from now on
+                # The former has them from now on; PyTorch would say the latter in front of an error.
+                with contextlib.suppress(NeedsCopies), warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", "Error detected in ")
                     return differentiate(step, batch)
         finally:
             step.put_back()

@@ -35,6 +35,52 @@ class Straight(torch.autograd.Function):
         return gradient * 2
 
 
+class InPlace(Straight):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        return y.round_()
+
+
+class Filled(Straight):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        y = torch.zeros_like(x)
+        y[:] = x.round()
+        return y
+
+
+class Out(Straight):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(x)
+        torch.round(x, out=y)
+        return y
+
+
+class Added(Straight):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        y = torch.zeros_like(x)
+        y += x.round()
+        return y
+
+
+@pytest.mark.parametrize("function", [InPlace, Filled, Out, Added])
+def test_an_autograd_function_that_writes_what_it_gives(
+    function: Any, tmp_path: pathlib.Path
+) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(function.apply(self.first(x)))
+
+    assert_same_as_eager(classify(Model()), tmp_path)
+
+
 def test_an_autograd_function(tmp_path: pathlib.Path) -> None:
     loss = lambda model, x, y: F.cross_entropy(Straight.apply(model(x)), y)
     exported = assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
