@@ -19,6 +19,9 @@
 
 using namespace fsdp;
 
+/// Of the archives that this program reads, and `fsdp_mlir.export` writes.
+static constexpr int64_t formatVersion = 10;
+
 static ModuleInfo readModule(const JsonReader &json) {
   ModuleInfo info;
   info.path = json["path"].asString();
@@ -106,6 +109,9 @@ static ArchiveMetadata readFields(const JsonReader &json) {
     metadata.modules.push_back(readModule(module));
   });
   readMesh(json["mesh"], metadata);
+  metadata.ranks = json["ranks"].asInt();
+  if (metadata.ranks < 0)
+    json["ranks"].fail("a number of ranks, or 0");
   std::set<std::string> paths, units;
   for (const ModuleInfo &module : metadata.modules)
     paths.insert(module.path);
@@ -205,12 +211,13 @@ ArchiveMetadata fsdp::readMetadata(const TorchArchive &archive) {
     JsonReader json(parsed);
     if (json["format"].asString() != "fsdp-mlir")
       json["format"].fail("\"fsdp-mlir\"");
-    if (json["format_version"].asInt() != 9)
-      throw ArchiveError(
-          E::ArchiveVersion,
-          "has format version " +
-              std::to_string(json["format_version"].asInt()) +
-              ", this program reads 8; export again with this version");
+    if (json["format_version"].asInt() != formatVersion)
+      throw ArchiveError(E::ArchiveVersion,
+                         "has format version " +
+                             std::to_string(json["format_version"].asInt()) +
+                             ", this program reads " +
+                             std::to_string(formatVersion) +
+                             "; export again with this version");
     std::map<std::string, std::string> digests;
     json["sha256"]["records"].forEachField(
         [&](const std::string &name, const JsonReader &digest) {

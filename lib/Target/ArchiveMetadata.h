@@ -229,6 +229,7 @@ struct ArchiveMetadata {
   std::vector<int64_t> mesh; // ranks by dimension; empty: not described
   std::string meshDevice;    // "cpu" or "cuda"; empty: either
   std::vector<std::string> meshNames; // of its dimensions; empty: none
+  int64_t ranks = 0;                  // that the step computes with; 0: none
   std::vector<UnitInfo> units;        // empty: the compiler chooses
   OptimizerInfo optimizer;
   ClippingInfo clipping;

@@ -5,6 +5,7 @@
 #include "fsdp/Analysis/RematRegions.h"
 #include "fsdp/Dialect/Aten/ElementTypes.h"
 #include "fsdp/Dialect/Aten/ItemSlot.h"
+#include "fsdp/Dialect/FSDP/FSDP.h"
 #include "plan/OperationText.h"
 
 using namespace mlir;
@@ -266,6 +267,30 @@ Location AtenCallImporter::getLocation(const NodeInfo &info) {
   return NameLoc::get(builder.getStringAttr(info.module), location);
 }
 
+Value AtenCallImporter::importOther(const TorchNode &node, const NodeInfo &info,
+                                    const llvm::StringMap<Value> &values) {
+  Location loc = getLocation(info);
+  if (info.op == "fsdp_mlir::rank") {
+    Type i64 = builder.getI64Type();
+    Value rank = RankOp::create(builder, loc, builder.getF64Type());
+    return aten::CallOp::create(
+               builder, loc, aten::Direction::Forward, "scalar_tensor", rank,
+               builder.getNamedAttr("dtype", TypeAttr::get(i64)),
+               TypeRange(RankedTensorType::get({}, i64)))
+        ->getResult(0);
+  }
+  if (info.op != "fsdp_mlir::sum_over_ranks")
+    return {};
+  Value own = node.operands.size() == 1 ? values.lookup(node.operands[0].text)
+                                        : Value();
+  auto type = own ? dyn_cast<RankedTensorType>(own.getType()) : nullptr;
+  if (!type || type.getEncoding())
+    throw ArchiveError(E::ArchiveOperator,
+                       "adds up over ranks what is no tensor that is "
+                       "row-major; export again");
+  return SumOverRanksOp::create(builder, loc, type, own);
+}
+
 void AtenCallImporter::import(const TorchNode &node, const NodeInfo &info,
                               const ProgramInfo &program,
                               llvm::StringMap<Value> &values) {
@@ -274,6 +299,18 @@ void AtenCallImporter::import(const TorchNode &node, const NodeInfo &info,
     throw ArchiveError(E::ArchiveContents, "has the node " + node.op + where +
                                                " where fsdp.json describes " +
                                                info.op + "; export again");
+  if (Value other = importOther(node, info, values)) {
+    for (const auto &result : info.results) {
+      if (result && getValueType(builder.getContext(),
+                                 program.values.at(*result)) != other.getType())
+        throw ArchiveError(E::ArchiveContents,
+                           "describes another tensor than " + node.op + where +
+                               " gives; export again");
+      if (result)
+        values[*result] = other;
+    }
+    return;
+  }
   const aten::Schema *schema = aten::lookup(info.op, info.overload);
   if (!schema) {
     std::string callee = plan::operatorName(info.op, info.overload);

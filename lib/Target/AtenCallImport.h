@@ -34,6 +34,9 @@ public:
 
 private:
   mlir::Location getLocation(const NodeInfo &info);
+  /// Builds the op that a node is which is no call; null: it is one.
+  mlir::Value importOther(const TorchNode &node, const NodeInfo &info,
+                          const llvm::StringMap<mlir::Value> &values);
 
   mlir::OpBuilder &builder;
   int64_t nextSite = 0;

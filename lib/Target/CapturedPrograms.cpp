@@ -58,8 +58,8 @@ private:
     if (isStepScalar(op))
       return scalars.add(op);
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-        .Case<aten::CallOp, LoadOp, StoreOp, UpdateOp, func::ReturnOp>(
-            [&](auto known) { return exportOp(known); })
+        .Case<aten::CallOp, LoadOp, StoreOp, UpdateOp, SumOverRanksOp,
+              func::ReturnOp>([&](auto known) { return exportOp(known); })
         .Default([](Operation *other) -> LogicalResult {
           return other->emitOpError(
               "is no op of a captured step, whose meaning can be recorded; "
@@ -172,6 +172,23 @@ private:
     if (op.getSkip())
       update.skip = values.lookup(op.getSkip());
     add(std::move(update));
+    return success();
+  }
+
+  /// The sequential step has no mesh: the collective is over all there is.
+  LogicalResult exportOp(SumOverRanksOp op) {
+    FailureOr<int> value = addValue(op.getResult());
+    if (failed(value))
+      return failure();
+    const plan::ValueT &sum = *program->values[*value];
+    plan::CollectiveT collective;
+    collective.kind = plan::CollectiveKind::AllReduce;
+    collective.source = values.lookup(op.getInput());
+    collective.destination = *value;
+    collective.dtype = sum.dtype;
+    collective.count = *plan::numElements(sum.shape);
+    collective.of_step = true;
+    add(std::move(collective));
     return success();
   }
 

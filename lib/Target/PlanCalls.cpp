@@ -82,6 +82,7 @@ LogicalResult ScalarTable::add(Operation *op) {
           .Case<HyperparameterOp>(
               [](auto) { return ScalarKind::Hyperparameter; })
           .Case<StepCountOp>([](auto) { return ScalarKind::Step; })
+          .Case<RankOp>([](auto) { return ScalarKind::Rank; })
           .Case<StateValueOp>([](auto) { return ScalarKind::State; })
           .Case<arith::AddFOp>([](auto) { return ScalarKind::Add; })
           .Case<arith::SubFOp>([](auto) { return ScalarKind::Subtract; })

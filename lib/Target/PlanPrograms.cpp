@@ -233,6 +233,7 @@ private:
     collective.divisor = op.getDivisor().convertToDouble();
     collective.mapped = op.getMapped();
     collective.op = ::fsdp::toPlan(op.getOp());
+    collective.of_step = op.getReduced() == CollectiveRole::Step;
     add(op, op.getStream(), std::move(collective));
     return success();
   }

@@ -241,6 +241,7 @@ LoadedArchive::readGraphs(const std::vector<std::string> &methods) const {
   }
   try {
     defineOperators();
+    defineCapturedOperators();
     torch::jit::Module module = torch::jit::load(adapt(bytes), std::nullopt,
                                                  /*load_debug_files=*/false);
     std::vector<TorchGraph> graphs;

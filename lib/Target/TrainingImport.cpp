@@ -72,5 +72,6 @@ void fsdp::importTraining(OpBuilder &builder, ModuleOp module,
   if (!metadata.meshNames.empty())
     to.mesh_names = builder.getStrArrayAttr(SmallVector<StringRef>(
         metadata.meshNames.begin(), metadata.meshNames.end()));
+  to.ranks = builder.getI64IntegerAttr(metadata.ranks);
   builder.create(state);
 }

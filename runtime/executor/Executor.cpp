@@ -157,6 +157,7 @@ void Executor::Implementation::beginStep(LoadedProgram &program, uint64_t step,
                         return numbers ? std::nan("")
                                        : states.at(state).item<double>();
                       }};
+  context.rank = backend.rank();
   context.before = [&](uint64_t earlier) {
     std::vector<double> values = hyperparameters(plan, earlier);
     if (!givenRates.empty())

@@ -31,6 +31,9 @@ std::vector<double> evaluateScalars(const ScalarList &scalars,
     case plan::ScalarKind::Step:
       v = static_cast<double>(context.step);
       break;
+    case plan::ScalarKind::Rank:
+      v = context.rank;
+      break;
     case plan::ScalarKind::Add:
       v = operand(s->a) + operand(s->b);
       break;
@@ -99,7 +102,9 @@ void StepScalars::beginStep(const StepContext &context) {
     for (uint64_t next = last + 1; next <= context.step; ++next) {
       former = next == 1 ? std::vector<double>() : std::move(now);
       if (next < context.step)
-        now = evaluateScalars(scalars, {next, context.before(next)}, former);
+        now = evaluateScalars(
+            scalars, {next, context.before(next), {}, {}, context.rank},
+            former);
     }
     if (repeats)
       checkKnown();

@@ -20,6 +20,7 @@ struct StepContext {
   /// The hyperparameters of an earlier step, where this process has not run it;
   /// NaN where they are not known.
   std::function<std::vector<double>(uint64_t step)> before = {};
+  int rank = 0; // of this process
 };
 
 /// The values of `scalars` in a step, in double as Python computes them.

@@ -11,9 +11,12 @@
 namespace fsdp {
 
 /// Makes PyTorch's dispatcher know the operators of Operators.def by their
-/// schemas; one that Python has defined in this process already, it leaves. Does
-/// nothing when called again.
+/// schemas; one that Python has defined in this process already, it leaves.
+/// Does nothing when called again.
 void defineOperators();
+
+/// The same of those that archives alone call. Does nothing when called again.
+void defineCapturedOperators();
 
 /// The same, with their kernels. Does nothing when called again.
 void registerOperators();
@@ -107,16 +110,16 @@ at::Tensor crossEntropyBackward(const at::Tensor &gradient,
                                 const at::Tensor &logsumexp);
 
 /// See Operators.def. Costs of any real type, [rows, columns]; the results are
-/// int64 [min(rows, columns)]. Throws c10::Error for another shape, for NaN, for
-/// costs of -infinity (of infinity, where it maximizes), and where all
+/// int64 [min(rows, columns)]. Throws c10::Error for another shape, for NaN,
+/// for costs of -infinity (of infinity, where it maximizes), and where all
 /// assignments cost infinitely much. Cubic in the smaller dimension.
 std::tuple<at::Tensor, at::Tensor> linearSumAssignment(const at::Tensor &cost,
                                                        bool maximize);
 
 /// See Operators.def. Boxes [n, 4] in float32 or float64, as x1, y1, x2, y2;
-/// scores and classes [n]; a count is one number. The places are int64 [n], zero
-/// where nothing is kept, and kept is [n] truth values. Throws c10::Error for
-/// other shapes and dtypes. Quadratic in n.
+/// scores and classes [n]; a count is one number. The places are int64 [n],
+/// zero where nothing is kept, and kept is [n] truth values. Throws c10::Error
+/// for other shapes and dtypes. Quadratic in n.
 std::tuple<at::Tensor, at::Tensor>
 batchedNms(const at::Tensor &boxes, const at::Tensor &scores,
            const at::Tensor &classes, const std::optional<at::Tensor> &count,

@@ -31,6 +31,8 @@ std::string fsdp::plan::scalarText(const ScalarT &scalar, const PlanT &plan) {
   }
   case ScalarKind::Step:
     return "step";
+  case ScalarKind::Rank:
+    return "rank";
   case ScalarKind::Add:
     return infix("+");
   case ScalarKind::Subtract:

@@ -294,6 +294,8 @@ private:
         out << ", unit '" << plan.units[c.unit]->name << "'";
       if (c.region)
         out << ", " << nameOf(c.region);
+      if (c.of_step)
+        out << ", of the step itself";
       if (c.divisor != 1)
         out << ", divided by " << numberText(c.divisor);
       break;

@@ -21,7 +21,7 @@ struct PlanError : Error {
 };
 
 /// The version of the schema that this code writes and reads.
-constexpr uint32_t planVersion = 10;
+constexpr uint32_t planVersion = 11;
 /// Every place starts at a multiple of this many bytes.
 constexpr uint64_t placeAlignment = 64;
 /// The arenas, by index and by name: a rank's own memory, the window through

@@ -238,7 +238,8 @@ def FlattenState : ModulePass<"fsdp-flatten-state"> {
 def Localize : ModulePass<"fsdp-localize"> {
   let summary = "Turns whole types into those of one rank's part";
   let description = [{
-    Input IR: `fsdp.unshard`, `fsdp.reduce_grad`; whole types.
+    Input IR: `fsdp.unshard`, `fsdp.reduce_grad`, `fsdp.sum_over_ranks`; whole
+    types.
 
     Output IR: states have the type of one rank's padded part, and `global`.
     `fsdp.unshard` is `shard.all_gather`, and a slice where the dimension does
@@ -248,6 +249,10 @@ def Localize : ModulePass<"fsdp-localize"> {
     up their parts in front of the division. A collective among one rank is left
     out. Where another dimension than 0 is split, the parts travel as rows: an
     `aten.call "permute"` and a copy follow the gather and precede the sum.
+
+    `fsdp.sum_over_ranks` is an `fsdp.all_reduce sum step` over the shards, and
+    one over the replicas where there are any. It stays among one rank: what a
+    plan computes is compared with the step's own sum.
 
     What holds: compute is as it was, on the same shapes.
 

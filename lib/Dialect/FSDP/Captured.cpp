@@ -48,6 +48,15 @@ static bool sameShapeAndElements(Type lhs, Type rhs) {
          a.getElementType() == b.getElementType();
 }
 
+// sum_over_ranks
+
+LogicalResult SumOverRanksOp::verify() {
+  if (cast<RankedTensorType>(getInput().getType()).getEncoding())
+    return emitOpError("adds up a tensor that is not row-major; clone it "
+                       "first");
+  return success();
+}
+
 // state
 
 LogicalResult StateOp::verify() {

@@ -63,9 +63,12 @@ class Localize : public fsdp::impl::LocalizeBase<Localize> {
   LogicalResult check(func::FuncOp program, const SymbolTable &table);
   void gather(UnshardOp op);
   void reduce(ReduceGradOp op);
+  void sum(SumOverRanksOp op);
   Value sumOverShards(OpBuilder &builder, ReduceGradOp op, Value gradient);
   Value meanOverRanks(OpBuilder &builder, ReduceGradOp op, Value gradient,
                       double divisor);
+  Value sumOver(OpBuilder &builder, Location loc, AxisRole over, Value own,
+                CollectiveRole of, StringAttr unit, double divisor);
 
   std::optional<Mesh> mesh;
   int64_t shards = 1;
@@ -208,18 +211,24 @@ Value Localize::sumOverShards(OpBuilder &builder, ReduceGradOp op,
   return sum.getResult();
 }
 
+Value Localize::sumOver(OpBuilder &builder, Location loc, AxisRole over,
+                        Value own, CollectiveRole of, StringAttr unit,
+                        double divisor) {
+  return AllReduceOp::create(builder, loc, own.getType(),
+                             ReduceOpAttr::get(&getContext(), ReduceOp::Sum),
+                             CollectiveRoleAttr::get(&getContext(), of), own,
+                             unit,
+                             builder.getDenseI64ArrayAttr(mesh->getAxes(over)),
+                             builder.getF64FloatAttr(divisor));
+}
+
 /// The mean over all ranks, of a gradient whose parameter each has whole: a sum
 /// over shards, and one over replicas, which divides where there are any.
 Value Localize::meanOverRanks(OpBuilder &builder, ReduceGradOp op,
                               Value gradient, double divisor) {
   auto sum = [&](AxisRole over, double divisor) {
-    gradient = AllReduceOp::create(
-        builder, op.getLoc(), gradient.getType(),
-        ReduceOpAttr::get(&getContext(), ReduceOp::Sum),
-        CollectiveRoleAttr::get(&getContext(), CollectiveRole::Gradient),
-        gradient, op.getUnitAttr(),
-        builder.getDenseI64ArrayAttr(mesh->getAxes(over)),
-        builder.getF64FloatAttr(divisor));
+    gradient = sumOver(builder, op.getLoc(), over, gradient,
+                       CollectiveRole::Gradient, op.getUnitAttr(), divisor);
   };
   if (shards > 1)
     sum(AxisRole::Shard, 1.0);
@@ -249,6 +258,33 @@ void Localize::reduce(ReduceGradOp op) {
     sum = all.getResult();
   }
   op.replaceAllUsesWith(createDivision(builder, op.getLoc(), sum, after));
+  op.erase();
+}
+
+/// A tensor in memory of its own, as collectives send them.
+Value inOwnMemory(OpBuilder &builder, Value value) {
+  auto call = value.getDefiningOp<aten::CallOp>();
+  if (call && !call.isView())
+    return value;
+  return aten::CallOp::create(builder, value.getLoc(), aten::Direction::Forward,
+                              "clone", value, {}, TypeRange(value.getType()))
+      ->getResult(0);
+}
+
+/// Over shards, and then over replicas. A rank that is alone has a collective
+/// as well, which gives it its own tensor.
+void Localize::sum(SumOverRanksOp op) {
+  OpBuilder builder(op);
+  Value sum = inOwnMemory(builder, op.getInput());
+  auto add = [&](AxisRole over) {
+    sum = sumOver(builder, op.getLoc(), over, sum, CollectiveRole::Step,
+                  /*unit=*/StringAttr(), /*divisor=*/1.0);
+  };
+  if (shards > 1 || mesh->getNumReplicas() == 1)
+    add(AxisRole::Shard);
+  if (mesh->getNumReplicas() > 1)
+    add(AxisRole::Replicate);
+  op.replaceAllUsesWith(sum);
   op.erase();
 }
 
@@ -292,6 +328,8 @@ void Localize::runOnModule() {
         gather(unshard);
       else if (auto reduction = dyn_cast<ReduceGradOp>(op))
         reduce(reduction);
+      else if (auto ofStep = dyn_cast<SumOverRanksOp>(op))
+        sum(ofStep);
     });
     program.walk([&](LoadOp load) {
       if (auto state = table.lookup<StateOp>(load.getState()))

@@ -65,6 +65,13 @@ FailureOr<ShardState::Sizes> ShardState::parseMesh(ModuleOp module) {
   Sizes sizes;
   if (failed(readOptions(module, [&] { sizes = readMesh(mesh); })))
     return failure();
+  int64_t computed = training ? training.getRanks() : 0;
+  int64_t ranks = llvm::product_of(sizes);
+  if (computed && ranks != computed)
+    return ofKind(E::MeshOption, module.emitError())
+           << "mesh=" << mesh << ", but the step computes with a number of "
+           << computed << " ranks, for which it was exported; export it again "
+           << "with WORLD_SIZE=" << ranks << " in the environment";
   return sizes;
 }
 

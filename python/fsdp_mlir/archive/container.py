@@ -15,7 +15,7 @@ from ..errors import E, ExportError
 from ..step.places import at_line
 
 # The version of `fsdp.json` (docs/archive.md).
-FORMAT_VERSION = 9
+FORMAT_VERSION = 10
 # An instance of __torch__.Step without attributes, and an empty tuple of constants, as pickles.
 _OBJECT = b"\x80\x02c__torch__\nStep\n)\x81}(X\x08\x00\x00\x00training\x88ub."
 _NO_CONSTANTS = b"\x80\x02)."

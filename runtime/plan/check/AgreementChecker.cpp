@@ -83,12 +83,14 @@ private:
     return state == -1 ? values[root] : states[state];
   }
 
-  /// What a scalar of kind State has seen.
+  /// What scalars say of one rank alone, or of a state.
   Spread scalars(const std::vector<std::unique_ptr<ScalarT>> &scalars) const {
     Spread spread;
     for (const auto &scalar : scalars)
       if (scalar->kind == ScalarKind::State)
         spread |= states[scalar->state];
+      else if (scalar->kind == ScalarKind::Rank)
+        spread |= everywhere;
     return spread;
   }
 

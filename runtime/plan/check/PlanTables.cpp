@@ -19,7 +19,7 @@ constexpr size_t maxMeshDims = 64;
 
 /// Operands of a step scalar, in the order of the schema's ScalarKind.
 constexpr int scalarOperands[] = {0, 0, 0, 2, 2, 2, 2, 2, 1, 4,
-                                  0, 4, 4, 1, 1, 2, 1, 1, 1};
+                                  0, 4, 4, 1, 1, 2, 1, 1, 1, 0};
 static_assert(std::size(scalarOperands) == size_t(ScalarKind::MAX) + 1);
 
 void checkMesh(const PlanT &plan) {

@@ -10,6 +10,16 @@ void fsdp::plan::checkReduction(const Checked &here, const PlanT &plan,
   bool reduces = infoOf(collective.kind).reduces;
   bool isMax = collective.op == ReduceOp::Max;
   here.require(C1, collective.op <= ReduceOp::MAX, "its operation is unknown");
+  here.require(C14, !reduces || isReducible(collective.dtype, collective.op),
+               "reduces ", dtypeName(collective.dtype));
+  if (collective.of_step) {
+    here.require(C14,
+                 collective.kind == CollectiveKind::AllReduce && !isMax &&
+                     collective.divisor == 1 && collective.unit == -1,
+                 "is of the step itself, which has sums of its own tensors and "
+                 "divides none");
+    return;
+  }
   here.require(C14, !isMax || collective.kind == CollectiveKind::AllReduce,
                "takes a maximum, which only an all-reduce does");
   // A truth is 1 or 0, and either may be taken of it.
@@ -17,8 +27,6 @@ void fsdp::plan::checkReduction(const Checked &here, const PlanT &plan,
                "takes a ", isMax ? "maximum" : "sum", " of what is ",
                norm == Norm::Largest ? "the largest" : "no maximum",
                " on each rank");
-  here.require(C14, !reduces || isReducible(collective.dtype, collective.op),
-               "reduces ", dtypeName(collective.dtype));
   // Gradients are summed over shards, then over replicas; what comes last
   // makes the mean of all.
   bool replicated = numRanks(plan) > numShards(plan);

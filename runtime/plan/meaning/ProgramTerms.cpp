@@ -283,8 +283,10 @@ void ProgramTerms::exchange(const CollectiveT &c) {
                        : from;
   uint32_t ranks = groupOf(plan, c, 0).size;
   uint32_t dims = ranks > 1 ? bitsOf(plan, dimsOf(c)) : 0;
+  uint32_t allDims = bitsOf(plan, {0, static_cast<uint32_t>(plan.mesh.size())});
   auto sum = [&](Term term) {
-    return c.op == ReduceOp::Max
+    return c.of_step ? terms.overRanks(term, dims, allDims, c.dtype)
+           : c.op == ReduceOp::Max
                ? terms.largest(term, dims)
                : terms.reduced(term, dims, c.dtype, c.divisor);
   };

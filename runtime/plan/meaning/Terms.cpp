@@ -264,6 +264,21 @@ Term Terms::largest(Term of, uint32_t dims) {
   return done(std::move(info), "largest", uint64_t(dims));
 }
 
+Term Terms::overRanks(Term of, uint32_t dims, uint32_t allDims, DType dtype) {
+  if (infos[of].kind == TermInfo::Composite)
+    return each(
+        of, [&](Term part) { return overRanks(part, dims, allDims, dtype); });
+  if (infos[of].kind == TermInfo::OverRanks && infos[of].dims != allDims &&
+      !(infos[of].dims & dims)) {
+    dims |= infos[of].dims;
+    of = infos[of].of;
+  }
+  TermInfo info{TermInfo::OverRanks, {}, of};
+  info.dims = dims;
+  uint64_t missing = allDims & ~dims;
+  return done(std::move(info), "over ranks", missing, uint64_t(dtype));
+}
+
 Term Terms::either(Term before, Term of) {
   TermInfo info = infoOf(DigestOf() << std::string("either")
                                     << infos[before].digest << infos[of].digest,

@@ -70,6 +70,7 @@ struct TermInfo {
     Finite,      // whether each element of `of` is finite
     Largest,     // of each element, the largest of all ranks
     Either,      // the larger of `of` and `before`
+    OverRanks,   // added up over ranks, as the step itself asks for
     Composite    // bytes of several terms, `parts`
   };
   Kind kind = Leaf;
@@ -115,6 +116,9 @@ public:
   /// Of a term that is no composite.
   Term finite(Term of);
   Term largest(Term of, uint32_t dims);
+  /// What the step itself adds up along `dims`. Along all of `allDims`, however
+  /// many these are, it is the sequential step's.
+  Term overRanks(Term of, uint32_t dims, uint32_t allDims, DType dtype);
   /// The larger of two numbers.
   Term either(Term before, Term of);
   /// The parts' one term where they are all of its bytes from the first on.

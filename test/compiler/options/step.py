@@ -1,6 +1,7 @@
 """Four small models that stand for what layouts and schedules have to cope with:
 blocks that repeat, sizes that do not divide, buffers, random numbers, tied and
-frozen weights. One of them leaves its gradients in its weights."""
+frozen weights. One of them leaves its gradients in its weights. With --synced a step has collectives of
+its own, on a mesh of 2 x 2 ranks."""
 
 from __future__ import annotations
 
@@ -8,10 +9,11 @@ import argparse
 from typing import Any
 
 import torch
-from torch import nn
+import torch.distributed.nn
+from torch import distributed, nn
 from torch.nn import functional as F
 
-from fsdp_mlir import TrainingStep
+from fsdp_mlir import TrainingStep, fully_shard, init_device_mesh
 
 SAMPLES = 24
 
@@ -111,12 +113,22 @@ def training_step(argv: list[str]) -> TrainingStep:
     parser.add_argument("--scaler", action="store_true", help="scale the loss")
     parser.add_argument("--muon", action="store_true", help="for the matrices of gpt")
     parser.add_argument("--adafactor", action="store_true")
+    parser.add_argument("--synced", action="store_true", help="sums of the step's own over ranks")
     flags = parser.parse_args(argv)
     torch.manual_seed(3)
     model, x, y = MODELS[flags.model]()
+    if flags.synced:
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+        fully_shard(model, mesh=mesh)
 
     def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(model(x).flatten(0, -2), y.flatten())
+
+    def synced(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        logits = model(x).flatten(0, -2)
+        mean = distributed.nn.all_reduce(logits.mean(0)) / distributed.get_world_size()
+        spread = (logits - mean).square().mean() * (1 + distributed.get_rank())
+        return F.cross_entropy(logits, y.flatten()) + spread
 
     # A rule for what decays and one for what does not.
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -137,7 +149,7 @@ def training_step(argv: list[str]) -> TrainingStep:
         optimizer = torch.optim.AdamW(groups, lr=1e-2)
     return TrainingStep(
         model=model,
-        loss=loss,
+        loss=synced if flags.synced else loss,
         optimizer=optimizer,
         inputs={"x": x[:2].clone(), "y": y[:2].clone()},
         data={"x": x, "y": y},

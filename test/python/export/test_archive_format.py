@@ -100,7 +100,7 @@ def test_phases_modules_and_lines(exported: Exported) -> None:
 
 def test_the_rest_of_the_metadata(exported: Exported) -> None:
     metadata = exported.metadata
-    assert (metadata["format"], metadata["format_version"]) == ("fsdp-mlir", 9)
+    assert (metadata["format"], metadata["format_version"]) == ("fsdp-mlir", 10)
     assert metadata["torch_version"] == torch.__version__.partition("+")[0]
     assert metadata["source"] == "a_step.py"
     assert metadata["length"] == {"epochs": 2} and metadata["seed"] == 7

@@ -42,6 +42,7 @@ PLANS = (
     ("gpt", "mesh=2 streams=3", "--muon"),
     ("mlp", "mesh=4 streams=3", "--adafactor"),
     ("gpt", "mesh=2 shard-layout=flat offload=all", "--accumulate 2 --scaler --clip-norm 0.5 1"),
+    ("mlp", "mesh=2x2 streams=3", "--synced"),
 )
 CLASSES = 79
 MUTANTS = 600

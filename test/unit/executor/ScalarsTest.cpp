@@ -33,6 +33,15 @@ TEST(Scalars, BiasCorrectionOfAdam) {
               1e-3 / (1.0 - std::pow(0.9, double(step))));
 }
 
+TEST(Scalars, KnowTheRank) {
+  ScalarList list;
+  list.push_back(scalar(plan::ScalarKind::Rank));
+  StepContext context;
+  EXPECT_EQ(evaluateScalars(list, context), (std::vector<double>{0}));
+  context.rank = 3;
+  EXPECT_EQ(evaluateScalars(list, context), (std::vector<double>{3}));
+}
+
 TEST(Scalars, SelectComparesForOrder) {
   ScalarList list;
   list.push_back(scalar(plan::ScalarKind::Step));

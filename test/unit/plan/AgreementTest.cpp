@@ -102,6 +102,24 @@ TEST(Agreement, IsNotAskedOfParametersThatEachRankHasForItself) {
   EXPECT_EQ(check(step.finish()).find("C32"), std::string::npos);
 }
 
+TEST(Agreement, IsWhatTheStepItselfAddsUpOverAllRanks) {
+  for (bool overBoth : {true, false}) {
+    SummedGradient step;
+    int half = step.newValue("half", {}), all = step.newValue("all", {});
+    for (auto [from, to, dim] : {std::tuple(step.mean, half, 1u),
+                                 std::tuple(half, all, overBoth ? 0u : 1u)}) {
+      CollectiveT *sum = step.reduce(CollectiveKind::AllReduce, from, to, dim);
+      sum->of_step = true;
+      sum->count = 1;
+      sum->unit = -1;
+    }
+    auto &commands = step.plan.programs[0]->commands;
+    std::rotate(commands.end() - 3, commands.end() - 2, commands.end());
+    step.changed->scale = all;
+    EXPECT_EQ(check(step.finish()).empty(), overBoth);
+  }
+}
+
 TEST_P(BrokenAgreement, IsRefused) {
   SummedGradient step;
   GetParam().apply(step);
@@ -138,6 +156,18 @@ INSTANTIATE_TEST_SUITE_P(
          },
          "changes 'w' by what each rank along mesh dimension 'shard"},
         {"OwnScale", C32, [](SummedGradient &s) { s.changed->scale = s.mean; },
+         "changes 'w' by what each rank along mesh dimension 'replicas'"},
+        {"ScaledByTheRank", C32,
+         [](SummedGradient &s) {
+           auto rank = std::make_unique<ScalarT>();
+           rank->kind = ScalarKind::Rank;
+           s.plan.programs[0]->scalars.push_back(std::move(rank));
+           *s.kept = AtenT();
+           s.kept->name = "aten::scalar_tensor";
+           s.kept->arguments.push_back(std::make_unique<ArgumentT>(scalar(0)));
+           s.kept->results = {s.loss};
+           s.changed->scale = s.number_;
+         },
          "changes 'w' by what each rank along mesh dimension 'replicas'"},
         {"OwnScaleThroughABuffer", C32,
          [](SummedGradient &s) {

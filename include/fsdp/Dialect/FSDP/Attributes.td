@@ -56,7 +56,8 @@ def FSDP_CollectiveRoleEnum : I32EnumAttr<"CollectiveRole", "what a collective i
     I32EnumAttrCase<"Gradient", 1, "gradient">,
     I32EnumAttrCase<"Norm", 2, "norm">,
     I32EnumAttrCase<"Overflow", 3, "overflow">,
-    I32EnumAttrCase<"Skip", 4, "skip">]> {
+    I32EnumAttrCase<"Skip", 4, "skip">,
+    I32EnumAttrCase<"Step", 5, "step">]> {
   let cppNamespace = "::fsdp";
   let genSpecializedAttr = 0;
 }

@@ -29,6 +29,8 @@ def FSDP_TrainingOp : FSDP_Op<"training"> {
 
     `mesh` is what the model asks for: the number of ranks along each axis,
     the axes' names, if it gives any, and the ranks' device, "cpu" or "cuda".
+    `ranks` is the number of ranks that the step computes with, and 0 where it
+    asks for none: another number of ranks would be another step.
 
     ```mlir
     fsdp.training {source = "gpt.py", torch_version = "2.11.0", epochs = 3 : i64, accumulate = 4 : i64, clip_grad_norm = array<f64: 1.0, 2.0>}
@@ -49,7 +51,7 @@ def FSDP_TrainingOp : FSDP_Op<"training"> {
       OptionalAttr<ElementsAttr>:$schedule,
       OptionalAttr<DenseI64ArrayAttr>:$mesh,
       OptionalAttr<StrArrayAttr>:$mesh_names,
-      OptionalAttr<StrAttr>:$mesh_device);
+      OptionalAttr<StrAttr>:$mesh_device, FSDP_CountOr<"0">:$ranks);
   let assemblyFormat = "attr-dict";
   let extraClassDeclaration = [{
     /// The training of the module that `op` is or is in, or null.
@@ -271,6 +273,35 @@ def FSDP_StepCountOp : FSDP_Op<"step_count", [Pure, FSDP_StepScalar]> {
   let summary = "The number of this step: 1.0 in the first";
   let results = (outs F64:$result);
   let assemblyFormat = "attr-dict";
+}
+
+def FSDP_RankOp : FSDP_Op<"rank", [Pure, FSDP_StepScalar]> {
+  let summary = "The number of this rank: 0.0 on the first";
+  let description = [{
+    It differs between ranks. So what follows from it alone changes no
+    parameter.
+  }];
+  let results = (outs F64:$result);
+  let assemblyFormat = "attr-dict";
+}
+
+def FSDP_SumOverRanksOp : FSDP_Op<"sum_over_ranks", [
+    Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "All ranks' tensors added up, as the step itself asks for";
+  let description = [{
+    A collective of the user's own code: statistics of a batch that all ranks
+    share, or features of all ranks. The sum is in the tensor's element type; it
+    is over all ranks of the mesh that the step is compiled for, whichever axes
+    that has.
+
+    ```mlir
+    %total = fsdp.sum_over_ranks %own : tensor<8xf32>
+    ```
+  }];
+  let arguments = (ins FSDP_Tensor:$input);
+  let results = (outs FSDP_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+  let hasVerifier = 1;
 }
 
 def FSDP_StateValueOp : FSDP_Op<"state_value", [Pure, FSDP_StepScalar,

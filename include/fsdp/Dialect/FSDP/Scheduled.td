@@ -169,7 +169,7 @@ def FSDP_AllReduceOp : FSDP_Startable<"all_reduce", [
     type, and divided by `divisor`. For a maximum, NaN is larger than any
     number. The op says what it is for: a `gradient` over replicas, or a number
     over all gradients, their `norm` or whether one has an `overflow`; or `skip`:
-    which of them some rank has.
+    which of them some rank has; or it is a sum that the `step` itself asks for.
 
     ```mlir
     %norm = fsdp.all_reduce max norm %mine : tensor<f64>

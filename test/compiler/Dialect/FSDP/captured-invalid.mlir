@@ -16,6 +16,14 @@ fsdp.state @o optimizer : tensor<2xf32>
 
 // -----
 
+func.func @step(%x: tensor<3x2xf32, #aten.strides<[1, 3]>>) {
+  // expected-error @below {{adds up a tensor that is not row-major; clone it first}}
+  %all = fsdp.sum_over_ranks %x : tensor<3x2xf32, #aten.strides<[1, 3]>>
+  return
+}
+
+// -----
+
 // expected-error @below {{has a dynamic shape}}
 fsdp.state @p parameter : tensor<?xf32>
 

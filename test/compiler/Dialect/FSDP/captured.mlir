@@ -51,6 +51,10 @@ func.func @step() {
   %w = fsdp.load @"blocks.0.w" : tensor<10x128xf32>
   // CHECK: %[[M:.*]] = fsdp.load @bn.running_mean : tensor<7xf32>
   %m = fsdp.load @"bn.running_mean" : tensor<7xf32>
+  // CHECK: fsdp.sum_over_ranks %[[M]] : tensor<7xf32>
+  %all = fsdp.sum_over_ranks %m : tensor<7xf32>
+  // CHECK: fsdp.rank
+  %rank = fsdp.rank
   // CHECK: fsdp.store %[[M]], @bn.running_mean : tensor<7xf32>
   fsdp.store %m, @"bn.running_mean" : tensor<7xf32>
   // CHECK: fsdp.update @rule @blocks.0.w, %[[W]] [@"blocks.0.w/exp_avg"] : tensor<10x128xf32>

@@ -9,7 +9,9 @@
 // RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=2x4 mesh-dims=a,a" 2>&1 | FileCheck %s --check-prefix=NAMES
 // RUN: echo "fsdp.training {mesh = array<i64: 4>}" | not fsdp-opt --fsdp-shard-state="mesh=2" 2>&1 | FileCheck %s --check-prefix=OTHER
 // RUN: echo "fsdp.training {mesh = array<i64: 2, 2, 2>}" | not fsdp-opt --fsdp-shard-state="mesh=4x2" 2>&1 | FileCheck %s --check-prefix=PRODUCT
+// RUN: echo "fsdp.training {ranks = 2 : i64}" | not fsdp-opt --fsdp-shard-state="mesh=2x2" 2>&1 | FileCheck %s --check-prefix=RANKS
 
+// RANKS: error: mesh=2x2, but the step computes with a number of 2 ranks, for which it was exported; export it again with WORLD_SIZE=4 in the environment [FSDP-E0407]
 // OTHER: error: mesh=2, but the model's own mesh is 4; leave the option out, or describe another mesh
 // MISSING: error: the mesh is not given; say how many ranks there are, as in --fsdp-pipeline="mesh=2" [FSDP-E0407]
 // PRODUCT: error: mesh=4x2, but the model's own mesh is 2x2x2; leave the option out, or describe another mesh
