@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import traceback
@@ -29,6 +30,7 @@ from .capture.state.kept import Kept
 from .capture.state.state_kept import StateKept
 from .capture.graph.program import Program, Setting
 from .capture.graph.set_parameters import set_in_steps
+from .capture.operators.collectives import Ranks
 from .capture.step_graph import capture
 from .step.clipping import describe_clipping
 from .data.checks import warn_of_loader
@@ -67,7 +69,11 @@ NO_LENGTH = (
 
 
 def export_step(
-    step: TrainingStep, path: Union[str, Path], source: str = "", weights: bool = True
+    step: TrainingStep,
+    path: Union[str, Path],
+    source: str = "",
+    weights: bool = True,
+    ranks: Optional[int] = None,
 ) -> list[Path]:
     """Writes the archive `path`, and the weights and data beside it; returns the files written.
 
@@ -77,6 +83,8 @@ def export_step(
             `NAME.eval.*`: tensors as `.safetensors`, a description of files as `.json`.
         source: the step file's name, for messages.
         weights: False for a model under fake tensors: the archive and nothing else.
+        ranks: how many ranks the step's own collectives are among, where the model has no mesh; None: the
+            environment's WORLD_SIZE, if it is there.
 
     Raises:
         ExportError: the step cannot be exported. No file is then left, and files of an earlier
@@ -88,7 +96,8 @@ def export_step(
     with seldom_collected(), each_said_once(), without_pytorchs_log(), on_host(step):
         while True:
             try:
-                return _export(step, Path(path), source, weights, StateNames(step, changed, kept))
+                names = StateNames(step, changed, kept)
+                return _export(step, Path(path), source, weights, names, ranks)
             except UntrainedParametersChanged as found:
                 note(str(found))
                 changed |= found.names
@@ -99,7 +108,12 @@ def export_step(
 
 
 def _export(
-    step: TrainingStep, path: Path, source: str, weights: bool, names: StateNames
+    step: TrainingStep,
+    path: Path,
+    source: str,
+    weights: bool,
+    names: StateNames,
+    world: Optional[int],
 ) -> list[Path]:
     if names.fake_mode is not None and weights:
         raise ExportError(
@@ -115,7 +129,8 @@ def _export(
     check_batches(step.batches, step.accumulate)
     for what, data in (("data", step.data), ("eval_data", step.eval_data)):
         warn_of_loader(what, data, step.batches, int(os.environ.get("WORLD_SIZE", 1)))
-    captured = _capture_programs(step, names, sharding, read.held)
+    ranks = Ranks(math.prod(sharding.mesh["shape"]) if sharding.mesh else world or _world_size())
+    captured = _capture_programs(step, names, sharding, read.held, ranks)
     missed = name_missed(list(captured.values()), read.held)
     settings = _settings(step, names, sharding, captured, read.held, missed)
     if settings:
@@ -133,6 +148,7 @@ def _export(
         "programs": {name: writer.description for name, writer in programs.items()},
         "modules": describe_modules(step, names),
         "mesh": sharding.mesh,
+        "ranks": ranks.count if ranks.computed else 0,
         "units": sharding.units,
         "parameters": describe_parameters(names, sharding),
         "buffers": describe_buffers(step, names, missed.values()),
@@ -160,13 +176,23 @@ def _check_states(step: TrainingStep, names: StateNames) -> None:
     check_complex(step, names.parameters)
 
 
+def _world_size() -> Optional[int]:
+    """The environment's; None: it says none."""
+    said = os.environ.get("WORLD_SIZE", "")
+    return int(said) if said.isdecimal() and int(said) else None
+
+
 def _capture_programs(
-    step: TrainingStep, names: StateNames, sharding: UnitTable, held: Collection[str]
+    step: TrainingStep,
+    names: StateNames,
+    sharding: UnitTable,
+    held: Collection[str],
+    ranks: Ranks,
 ) -> dict[str, Program]:
     """The step's programs by name, each ready to be written; optimizers hold the parameters `held`."""
     programs: dict[str, Program] = {}
     for wanted in _programs_of(step):
-        program = capture(step, wanted, names, sharding.precision)
+        program = capture(step, wanted, names, sharding.precision, ranks)
         prepare(program)
         programs[wanted.name] = program
         if wanted.variant_of is not None:

@@ -277,7 +277,7 @@ def counting(
     def counted(function: Callable, key: tuple[str, str]) -> Callable:
         def call(*args: Any, **options: Any) -> Any:
             counts[key] = counts.get(key, 0) + 1
-            if key[0] == "all-gather":
+            if key[0] == "all-gather" and "group" in options:  # else the step's own
                 gathering.setdefault(region, set()).add(options["group"].size())
             return function(*args, **options)
 

@@ -117,8 +117,9 @@ _NOTHING = (
 )
 _IN_TORCHSCRIPT = "failed in the TorchScript interpreter"
 _AMONG_RANKS = (
-    "the step communicates between processes (torch.distributed), which a plan does for the mean of "
-    "gradients alone; compute of this rank's own batch, where torch.distributed.is_initialized() is False"
+    "the step communicates between processes (torch.distributed) by a function that is none of a plan's "
+    "(docs/porting.md), or nobody has said among how many; give WORLD_SIZE=N in the environment, or the "
+    "model a mesh"
 )
 # PyTorch's words for what a step does, and who says them: the capture, the step itself where it runs,
 # or whichever of the two failed.

@@ -1,24 +1,68 @@
-"""Code of a step that asks whether processes communicate, as `SyncBatchNorm` does and whoever adds up or
-gathers over ranks: `if dist.is_initialized(): dist.all_reduce(center)`. While a step is captured they
-do not, so that each rank of a plan computes with its own batch alone. A warning says where.
+"""The ranks that a step is captured for, as its own code finds them.
+
+Where their number is known, code finds a process group of them (`operators/collectives.py`). Where it is
+not, it finds none: who asks whether processes communicate, as `SyncBatchNorm` does and code that has
+`if dist.is_initialized(): dist.all_reduce(center)`, computes with each rank's own batch alone. A warning
+says where.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 from unittest import mock
 
+import torch
 from torch._guards import TracingContext
 from torch.distributed import distributed_c10d as groups
 
 from ..errors import warn
 from ..step.places import innermost, is_users, said_line, said_location
+from .explain import Refusal
+from .operators.collectives import Ranks, asked_number, collectives_of
+from .step_loss import StepLoss
+
+
+def ranks_found(ranks: Ranks) -> Any:
+    """Within it, code finds the ranks that a plan will have."""
+    return _asking_said() if ranks.count is None else collectives_of(ranks)
+
+
+def traced_for(ranks: Ranks, trace: Callable[[], Any], again: Callable[[], None]) -> Any:
+    """What `trace` gives. Where code takes this rank's number in a way that no value allows, as the place in
+    a list, the step begins with a decision about it, and is traced so behind `again`."""
+    try:
+        return trace()
+    except Refusal as error:
+        if not ranks.numbered:
+            raise
+        again()
+        try:
+            with _decided(ranks, error.line):
+                return trace()
+        except Refusal:
+            raise error from None
 
 
 @contextlib.contextmanager
-def asking_for_ranks_said() -> Iterator[None]:
+def _decided(ranks: Ranks, line: str) -> Iterator[None]:
+    """Within it, each run of the step is told this rank's number, for the code on a line."""
+    original = StepLoss.forward
+
+    def forward(loss: StepLoss, *batch: torch.Tensor) -> tuple[Any, Any]:
+        ranks.number = asked_number(ranks, line)
+        return original(loss, *batch)
+
+    try:
+        with mock.patch.object(StepLoss, "forward", forward):
+            yield
+    finally:
+        ranks.number = None
+
+
+@contextlib.contextmanager
+def _asking_said() -> Iterator[None]:
     """When it ends without an error, there is a warning for each line that has asked."""
     lines: dict[str, None] = {}
 
@@ -33,10 +77,10 @@ def asking_for_ranks_said() -> Iterator[None]:
         yield
     for line in lines:
         warn(
-            f"{line}: the step asks whether ranks communicate (torch.distributed.is_initialized()). Within "
-            "a step they do not: each rank computes with its own batch alone what the code would add up or "
-            "gather over ranks, such as SyncBatchNorm's statistics. Gradients are averaged over all ranks "
-            "as ever",
+            f"{line}: the step asks whether ranks communicate (torch.distributed.is_initialized()), and "
+            "nobody has said how many there are. So each rank computes with its own batch alone what the "
+            "code would add up or gather over ranks, such as SyncBatchNorm's statistics; give WORLD_SIZE=N "
+            "in the environment, or the model a mesh",
             stacklevel=2,
         )
 

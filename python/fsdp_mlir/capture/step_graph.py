@@ -20,7 +20,6 @@ from ..step.names import SettledChanged, StateNames
 from ..step.places import at_line, line_of_definition
 from ..step.programs import StepProgram
 from ..step.training_step import TrainingStep
-from .asked_for_ranks import asking_for_ranks_said
 from .between_steps import other_numbers, say_kept, states_unread
 from .context import SharedForward, eval_mode, inference_without_gradients
 from .explain import Refusal
@@ -36,6 +35,7 @@ from .operators.activation_checkpoints import forwards_in_checkpoints
 from .operators.autocast import autocast_of_the_cpu
 from .operators.batch_norm import cumulative_averages
 from .operators.best_boxes import boxes_by_masks
+from .operators.collectives import Ranks
 from .operators.counts import counts_of_known_size
 from .operators.custom_operators import bodies_say_shapes
 from .operators.eager_kernels import eager_interpolation, eager_results
@@ -52,6 +52,7 @@ from .operators.sparse import (
 )
 from .operators.torchscript_code import plain_torchscript
 from .operators.varlen_attention import packed_attention_by_masks
+from .ranks import ranks_found, traced_for
 from .state.reached import Holder, Reached
 from .step_loss import ResultRefused, StepLoss
 from .traced_step import traced_step, give_static_sizes
@@ -60,11 +61,15 @@ from .values.general_sizes import general_sizes
 
 
 def capture(
-    step: TrainingStep, wanted: StepProgram, names: StateNames, precision: MixedPrecision
+    step: TrainingStep,
+    wanted: StepProgram,
+    names: StateNames,
+    precision: MixedPrecision,
+    ranks: Ranks,
 ) -> Program:
     """Captures a program of `step`.
 
-    Constants that the graph reads are added to `names`. The model is read, never copied; its mode
+    Constants that the graph reads are added to `names`; `ranks` becomes what the step asks of them. The model is read, never copied; its mode
     is what it was when this returns.
 
     Raises:
@@ -111,15 +116,18 @@ def capture(
             higher_order_by_code(),
             packed_attention_by_masks(),
         )
-        said = unused_draws_noted(), asking_for_ranks_said()
+        said = unused_draws_noted(), ranks_found(ranks)
         of_all = choices_for_graphs(step.model), no_side_effects(), *said
         for context in (*ways, *kernels, *of_all):
             stack.enter_context(context)
         samples = None if outputs is None else step.batch_size
         trace = functools.partial(traced_step, wrapper, inputs, names, fake_mode, samples)
         trace = functools.partial(_trace_with_settled, trace, names)
+        again = functools.partial(names.forget_constants, len(names.constants))
+        holders = Reached(wrapper).holders
+        with_holders = functools.partial(_trace_with_holders, trace, holders, names, step)
         try:
-            traced = _trace_with_holders(trace, Reached(wrapper).holders, names, step)
+            traced = traced_for(ranks, with_holders, again)
         except ResultRefused as refused:
             raise refused.at_its_line(step) from None
     give_static_sizes(traced)

@@ -175,7 +175,7 @@ def _make(
         if isinstance(step, TrainingStep):
             # A capture draws random numbers; the script's stay as they are.
             with torch.random.fork_rng(devices=[]):
-                export_step(step, out / "step.pt")
+                export_step(step, out / "step.pt", ranks=ranks)
         else:
             file = Path(step).resolve()
             if not file.is_file():

@@ -124,7 +124,7 @@ def casts_a_module(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (gives_numpy_a_rate, "reads a tensor's value as a Python number; keep it a tensor"),
         (has_positions_of_a_library, "compute position_ids by the model's get_rope_index where"),
         (has_sizes_of_a_library, "where all pictures have one size, give it in the loss as a"),
-        (communicates, "the step communicates between processes (torch.distributed), which"),
+        (communicates, "the step communicates between processes (torch.distributed) by a function"),
         (higher_order, "uses a higher-order op (strict_mode)"),
         (indexes_by_bytes, "a mask of bytes; make it one of booleans, as mask.bool() does"),
         (indexes_by_a_list, "an index that is a list of tensors, make one tensor by torch.stack"),

@@ -21,8 +21,6 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, constrain_range
 from torch.utils._mode_utils import no_dispatch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .nodes import is_random
-
 # Elements of a tensor whose values are kept; computing with more takes long.
 LARGEST = 1 << 16
 # Namespaces of packages whose kernels PyTorch would run.
@@ -158,8 +156,10 @@ class StandIns(FakeTensorMode):
             and not args[0]._has_symbolic_sizes_strides
         ):
             most = args[0].numel()
-        elif isinstance(args[0], torch.Tensor) and (
-            func in _OF_NUMBERS or isinstance(result, torch.SymInt)
+        elif (
+            args
+            and isinstance(args[0], torch.Tensor)
+            and (func in _OF_NUMBERS or isinstance(result, torch.SymInt))
         ):
             most, version = self._most.get(args[0], (None, 0))
             most = most if args[0]._version == version else None  # else it was written into
@@ -190,7 +190,7 @@ def may_compute(op: Any, has_operands: bool, result: Any) -> bool:
         and isinstance(op, torch._ops.OpOverload)
         and (op in _FACTORIES or has_operands)
         and not op._schema.is_mutable
-        and not is_random(op)
+        and torch.Tag.nondeterministic_seeded not in op.tags
         and "empty" not in op._schema.name
     )
 

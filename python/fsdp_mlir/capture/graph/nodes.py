@@ -11,6 +11,7 @@ from torch import fx
 from ...errors import E, ExportError
 from ...step.names import StateNames
 from ...step.places import at_line, said_location, user_location
+from . import own_operators
 
 
 def location(node: fx.Node) -> str:
@@ -59,13 +60,18 @@ def first_user(node: fx.Node) -> fx.Node:
     return next(iter(node.users), node)
 
 
-# It takes no dropout, and has the tag for what such kernels do elsewhere.
-_DRAWS_NOTHING = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+# They have the tag for another reason: the first takes no dropout, which such kernels do elsewhere, and
+# what the others give differs between ranks.
+_DRAW_NOTHING = (
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+    own_operators.sum_over_ranks,
+    own_operators.rank,
+)
 
 
 def is_random(op: Any) -> bool:
     """Whether an operator draws random numbers."""
-    return op is not _DRAWS_NOTHING and torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+    return op not in _DRAW_NOTHING and torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
 
 
 def is_backward(meta: Mapping[str, Any]) -> bool:
