@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-import operator
+import contextlib
 import os
 import re
 import sys
@@ -12,6 +12,8 @@ from typing import Any, Iterator, Mapping, Sequence
 
 import torch
 from torch import fx
+from torch._guards import detect_fake_mode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import E, ExportError
 from ..package import is_local
@@ -296,17 +298,18 @@ def _copy_attribute(source: torch.nn.Module, target: torch.nn.Module, node: fx.N
         for user in node.users:
             _check_differentiated(user)
             if user.target is _FUNCTION and user.args[0] is node:
-                _check_no_writes(value)
-        _check_no_numpy(value)
+                _check_no_writes(user, value)
+        _check_body(value)
         # Differentiating follows its body.
         setattr(target, node.target, value)
     elif node.target not in dict(target.named_buffers()):
         target.register_buffer(node.target, value)
 
 
-def _check_no_numpy(body: torch.nn.Module) -> None:
+def _check_body(body: torch.nn.Module) -> None:
     """Raises NotFollowed where a function of autograd's own, or a checkpoint, calls NumPy: Dynamo has
-    tensors for its arrays, through which the function's gradient is lost."""
+    tensors for its arrays, through which the function's gradient is lost; and where it calls another
+    such function, of which nobody asks whether it writes."""
     from torch._dynamo import utils
 
     # NumPy's functions, methods and operators.
@@ -315,27 +318,25 @@ def _check_no_numpy(body: torch.nn.Module) -> None:
         for node in getattr(module, "graph", fx.Graph()).nodes:
             if isinstance(node.target, numpy):
                 raise NotFollowed("a function of autograd's gives a tensor to NumPy")
+            if node.target is _FUNCTION:
+                raise NotFollowed("an autograd.Function is in a checkpoint, or in another one")
 
 
-# `+=` and the like: `iadd` for `add`.
-_WRITING = {operator.setitem} | {
-    function
-    for name, function in vars(operator).items()
-    if name.startswith("i") and hasattr(operator, f"__{name[1:]}__")
-}
+class _NoWrites(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func._schema.is_mutable:
+            raise NotFollowed("the forward of an autograd.Function writes into a tensor")
+        return func(*args, **(kwargs or {}))
 
 
-def _check_no_writes(forward: torch.nn.Module) -> None:
-    """Raises NotFollowed where the forward of a function of autograd's own writes into a tensor: in such a
-    graph a result that was written has no gradient."""
-    for module in forward.modules():
-        for node in getattr(module, "graph", fx.Graph()).nodes:
-            name = node.target if isinstance(node.target, str) else node.target.__name__
-            writes = (
-                name.endswith("_") or node.target in _WRITING or node.kwargs.get("out") is not None
-            )
-            if node.op in ("call_function", "call_method") and writes:
-                raise NotFollowed("the forward of an autograd.Function writes into a tensor")
+def _check_no_writes(call: fx.Node, forward: torch.nn.Module) -> None:
+    """Raises NotFollowed where the forward of a function of autograd's own writes into a tensor: in a graph
+    that calls such a function, a result that was written has no gradient."""
+    operands = [operand.meta["example_value"] for operand in call.args[2:]]
+    with contextlib.ExitStack() as stack:
+        for mode in (detect_fake_mode(operands), torch.no_grad(), _NoWrites()):
+            stack.enter_context(mode or contextlib.nullcontext())
+        forward(*operands)
 
 
 def _check_differentiated(call: fx.Node) -> None:

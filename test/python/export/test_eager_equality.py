@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from exporting import asserting_cross_entropy, assert_same_as_eager, classify, export, sgd
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from fsdp_mlir import ExportError, TrainingStep
 
@@ -66,9 +67,16 @@ class Added(Straight):
         return y
 
 
-@pytest.mark.parametrize("function", [InPlace, Filled, Out, Added])
+class InPlaceByArgument(Straight):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(x.clone(), inplace=True)
+
+
+@pytest.mark.parametrize("in_checkpoint", [False, True])
+@pytest.mark.parametrize("function", [InPlace, Filled, Out, Added, InPlaceByArgument])
 def test_an_autograd_function_that_writes_what_it_gives(
-    function: Any, tmp_path: pathlib.Path
+    function: Any, in_checkpoint: bool, tmp_path: pathlib.Path
 ) -> None:
     class Model(nn.Module):
         def __init__(self) -> None:
@@ -76,7 +84,10 @@ def test_an_autograd_function_that_writes_what_it_gives(
             self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.last(function.apply(self.first(x)))
+            x = self.first(x)
+            if in_checkpoint:
+                return self.last(checkpoint(function.apply, x, use_reentrant=False))
+            return self.last(function.apply(x))
 
     assert_same_as_eager(classify(Model()), tmp_path)
 
