@@ -13,7 +13,9 @@ def ConvertToAsync : ModulePass<"fsdp-convert-to-async"> {
     `fsdp.all_reduce`, `fsdp.all_to_all`), and copies from and to the host
     (`fsdp.fetch`, `fsdp.offload`).
 
-    Output IR: each is a start and, right after it, its wait.
+    Output IR: each is a start and, right after it, its wait. What updates alone
+    read, and what the step itself adds up, is waited for in front of its first
+    reader.
 
     What holds: the starts have the order that the ops had.
 

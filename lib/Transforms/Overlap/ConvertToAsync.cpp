@@ -43,7 +43,8 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
         WaitOp::create(builder, loc, result.getType(), start->getResult(0));
     op->replaceAllUsesWith(wait);
     auto collective = dyn_cast<CollectiveOpInterface>(op.getOperation());
-    if (collective && collective.isForUpdates())
+    if (collective && (collective.isForUpdates() ||
+                       collective.getRole() == CollectiveRole::Step))
       waitLate(wait);
     op->erase();
   }
