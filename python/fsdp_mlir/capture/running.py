@@ -13,7 +13,6 @@ import contextlib
 import sys
 import warnings
 from typing import Any, Callable, Iterator, Mapping, Sequence
-from unittest import mock
 
 import torch
 from torch import fx
@@ -26,6 +25,7 @@ from ..step.places import at_line, innermost, is_users, trace_of
 from .graph.known_values import is_factory, known_value
 from .graph.nodes import first_user, refusal
 from .graph.same_graph import first_difference
+from .operators.activation_checkpoints import checkpoints_by_mark
 from .state.frozen_in_step import FrozenInStep
 from .state.generators import Generators
 from .state.late_decisions import numbers_to_keep
@@ -84,6 +84,8 @@ class RunStep(torch.nn.Module):
         self.names = names
         self.whole_numbers = whole_numbers
         self._written: set[int] = set()  # places in the batch
+        self._checkpoints: list[int] = []  # of the last run
+        self._copies_saved = False  # in checkpoints
         self.kept = tuple(names.kept.values())
         self._found: list[tuple[Place, bool, Any]] = []  # before forward
         self._left: list[Any] = []  # in their places, after it
@@ -102,7 +104,7 @@ class RunStep(torch.nn.Module):
             stack.enter_context(torch.autograd.detect_anomaly(check_nan=False))
             stack.enter_context(self._own.in_their_places())
             stack.enter_context(_module_paths(self._loss.model))
-            stack.enter_context(_checkpoints_by_mark())
+            self._checkpoints = stack.enter_context(checkpoints_by_mark(self._copies_saved))
             stack.enter_context(_Places())
             frozen = set(self.frozen)
             parameters, buffers = self._own.names("parameter"), self._own.names("buffer")
@@ -124,6 +126,15 @@ class RunStep(torch.nn.Module):
             loss = loss.clone()
         results = (loss, *metrics.values(), *conditions)
         return tuple(result for result in results if isinstance(result, torch.Tensor))
+
+    def copies_saved_after(self, error: RuntimeError) -> bool:
+        """Whether the next run copies what checkpoints save, for want of which this one has failed: eager
+        mode computes it again, so that the step may write into what a checkpoint gives."""
+        is_written = "modified by an inplace operation" in str(error)
+        if self._copies_saved or not self._checkpoints or not is_written:
+            return False
+        self._copies_saved = True
+        return True
 
     @property
     def dropped(self) -> Mapping[str, ExportError]:
@@ -203,10 +214,14 @@ def run_and_differentiate(
         try:
             while True:
                 step.runs.clear()
-                # The former has them from now on; PyTorch would say the latter in front of an error.
-                with contextlib.suppress(NeedsCopies), warnings.catch_warnings():
-                    warnings.filterwarnings("ignore", "Error detected in ")
-                    return differentiate(step, batch)
+                try:
+                    # The former has them from now on; PyTorch would say the latter in front of an error.
+                    with contextlib.suppress(NeedsCopies), warnings.catch_warnings():
+                        warnings.filterwarnings("ignore", "Error detected in ")
+                        return differentiate(step, batch)
+                except RuntimeError as error:
+                    if not step.copies_saved_after(error):
+                        raise
         finally:
             step.put_back()
 
@@ -342,37 +357,3 @@ def _module_paths(model: torch.nn.Module) -> Iterator[None]:
     finally:
         before.remove()
         after.remove()
-
-
-@contextlib.contextmanager
-def _checkpoints_by_mark() -> Iterator[None]:
-    """`torch.utils.checkpoint` leaves its mark on what runs in it, and import the rest."""
-    from torch.utils import checkpoint
-
-    def marked(function: Any, preserve: bool, context_fn: Any, *args: Any, **kwargs: Any) -> Any:
-        if context_fn is not checkpoint.noop_context_fn:
-            raise ExportError(
-                E.ACTIVATION_POLICY,
-                "the step has a checkpoint with a policy, and Python that Dynamo cannot follow; "
-                "leave one of them out",
-            )
-        meta = fx_traceback.current_meta
-        outer = meta.get("ac_graph_id")
-        meta["ac_graph_id"] = outer if outer is not None else object.__hash__(meta) + len(marks)
-        marks.append(meta["ac_graph_id"])
-        yield
-        fx_traceback.current_meta["ac_graph_id"] = outer
-
-    def refuse(*args: Any) -> Any:
-        raise ExportError(
-            E.ACTIVATION_POLICY,
-            "the step has a checkpoint with use_reentrant=True, and Python that Dynamo cannot "
-            "follow; give use_reentrant=False",
-        )
-
-    marks: list[int] = []
-    with (
-        mock.patch.object(checkpoint, "_checkpoint_without_reentrant_generator", marked),
-        mock.patch.object(checkpoint.CheckpointFunction, "apply", refuse),
-    ):
-        yield

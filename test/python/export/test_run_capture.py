@@ -74,6 +74,16 @@ def test_checkpoints_keep_their_mark(tmp_path: pathlib.Path) -> None:
     assert exported.ops() == plain.ops()
 
 
+def test_what_a_checkpoint_gives_may_be_written(tmp_path: pathlib.Path) -> None:
+    """Backward computes what the checkpoint saved again."""
+
+    def around(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        y = checkpoint(lambda x: torch.tanh(block[0](x)), x, use_reentrant=False)
+        return y.add_(1)
+
+    assert_same_as_eager(classify(Classifier(around)), tmp_path)
+
+
 def test_python_state_that_decides() -> None:
     class Alternates(nn.Linear):
         calls = 0

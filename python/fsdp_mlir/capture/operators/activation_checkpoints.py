@@ -1,4 +1,5 @@
-"""PyTorch's composable `checkpoint(module)` and `checkpoint_sequential`, as capture can follow them."""
+"""PyTorch's checkpoints as capture can follow them: the composable `checkpoint(module)`, `checkpoint_sequential`,
+and those of a step that runs."""
 
 from __future__ import annotations
 
@@ -6,10 +7,15 @@ import contextlib
 import inspect
 from collections import OrderedDict
 from typing import Any, Callable, Iterator, Optional
+from unittest import mock
 
 import torch
 from torch.distributed._composable import checkpoint_activation
+from torch.fx import traceback as fx_traceback
+from torch.utils import checkpoint as of_torch
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+from ...errors import E, ExportError
 
 _Hook = Callable[..., Any]
 
@@ -86,3 +92,50 @@ def _segments(
         input = checkpoint(run(begin, begin + size), input, **kwargs)
         begin += size
     return run(begin, len(layers))(input)
+
+
+@contextlib.contextmanager
+def _saved_in_copies() -> Iterator[None]:
+    """Within it, backward computes with copies of what operators save, while it is traced too."""
+    set_tracing = torch._C._autograd._saved_tensors_hooks_set_tracing
+    before = set_tracing(False)
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda copy: copy):
+            yield
+    finally:
+        set_tracing(before)
+
+
+@contextlib.contextmanager
+def checkpoints_by_mark(copies_saved: bool) -> Iterator[list[int]]:
+    """`torch.utils.checkpoint` leaves its mark on what runs in it, and import the rest; with copies of what
+    its operators save for backward, or without. Gives the marks."""
+
+    def marked(function: Any, preserve: bool, context_fn: Any, *args: Any, **kwargs: Any) -> Any:
+        if context_fn is not of_torch.noop_context_fn:
+            raise ExportError(
+                E.ACTIVATION_POLICY,
+                "the step has a checkpoint with a policy, and Python that Dynamo cannot follow; "
+                "leave one of them out",
+            )
+        meta = fx_traceback.current_meta
+        outer = meta.get("ac_graph_id")
+        meta["ac_graph_id"] = outer if outer is not None else object.__hash__(meta) + len(marks)
+        marks.append(meta["ac_graph_id"])
+        with _saved_in_copies() if copies_saved else contextlib.nullcontext():
+            yield
+        fx_traceback.current_meta["ac_graph_id"] = outer
+
+    def refuse(*args: Any) -> Any:
+        raise ExportError(
+            E.ACTIVATION_POLICY,
+            "the step has a checkpoint with use_reentrant=True, and Python that Dynamo cannot "
+            "follow; give use_reentrant=False",
+        )
+
+    marks: list[int] = []
+    with (
+        mock.patch.object(of_torch, "_checkpoint_without_reentrant_generator", marked),
+        mock.patch.object(of_torch.CheckpointFunction, "apply", refuse),
+    ):
+        yield marks
