@@ -275,16 +275,16 @@ Value inOwnMemory(OpBuilder &builder, Value value) {
 /// as well, which gives it its own tensor.
 void Localize::sum(SumOverRanksOp op) {
   OpBuilder builder(op);
-  Value sum = inOwnMemory(builder, op.getInput());
+  Value total = inOwnMemory(builder, op.getInput());
   auto add = [&](AxisRole over) {
-    sum = sumOver(builder, op.getLoc(), over, sum, CollectiveRole::Step,
-                  /*unit=*/StringAttr(), /*divisor=*/1.0);
+    total = sumOver(builder, op.getLoc(), over, total, CollectiveRole::Step,
+                    /*unit=*/StringAttr(), /*divisor=*/1.0);
   };
   if (shards > 1 || mesh->getNumReplicas() == 1)
     add(AxisRole::Shard);
   if (mesh->getNumReplicas() > 1)
     add(AxisRole::Replicate);
-  op.replaceAllUsesWith(sum);
+  op.replaceAllUsesWith(total);
   op.erase();
 }
 
