@@ -43,6 +43,7 @@ from .step.held_tensors import release_model
 from .step.names import StateNames
 from .step.on_host import on_host
 from .step.pairs import check_complex
+from .step.process_groups import world_size
 from .rules.optimizer import read_optimizer, warn_untrained
 from .rules.schedule import read_schedule
 from .capture.graph.rewrite import prepare
@@ -128,8 +129,8 @@ def _export(
         _warn_half(names, sharding)
     check_batches(step.batches, step.accumulate)
     for what, data in (("data", step.data), ("eval_data", step.eval_data)):
-        warn_of_loader(what, data, step.batches, int(os.environ.get("WORLD_SIZE", 1)))
-    ranks = Ranks(math.prod(sharding.mesh["shape"]) if sharding.mesh else world or _world_size())
+        warn_of_loader(what, data, step.batches, world_size() or 1)
+    ranks = Ranks(math.prod(sharding.mesh["shape"]) if sharding.mesh else world or world_size())
     captured = _capture_programs(step, names, sharding, read.held, ranks)
     missed = name_missed(list(captured.values()), read.held)
     settings = _settings(step, names, sharding, captured, read.held, missed)
@@ -174,12 +175,6 @@ def _check_states(step: TrainingStep, names: StateNames) -> None:
         if tensor.requires_grad:
             require_computed(tensor.dtype, f"the trainable parameter {fqn}")
     check_complex(step, names.parameters)
-
-
-def _world_size() -> Optional[int]:
-    """The environment's; None: it says none."""
-    said = os.environ.get("WORLD_SIZE", "")
-    return int(said) if said.isdecimal() and int(said) else None
 
 
 def _capture_programs(

@@ -8,46 +8,46 @@
 
 namespace fsdp {
 
-/// Not DEF, of which a process may have one: Python may be there first.
-static torch::Library newLibrary() {
-  return torch::Library(torch::Library::FRAGMENT, "fsdp_mlir", std::nullopt,
-                        __FILE__, __LINE__);
-}
+namespace {
+struct Operator {
+  const char *schema;
+  bool isCaptured; // called by archives alone
+};
 
-static void define(torch::Library &library, const char *text) {
-  c10::FunctionSchema schema = torch::schema(text);
-  c10::OperatorName name("fsdp_mlir::" + schema.name(), schema.overload_name());
-  if (!c10::Dispatcher::singleton().findSchema(name))
-    library.def(std::move(schema));
-}
-
-void defineOperators() {
-  static const bool defined = [] {
-    static torch::Library library = newLibrary();
-#define FSDP_OPERATOR(schema) define(library, schema);
-#define FSDP_CPU_OPERATOR(schema) define(library, schema);
-#define FSDP_CAPTURED_OPERATOR(schema)
+constexpr Operator operators[] = {
+#define FSDP_OPERATOR(schema) {schema, false},
+#define FSDP_CPU_OPERATOR(schema) {schema, false},
+#define FSDP_CAPTURED_OPERATOR(schema) {schema, true},
 #include "operators/Operators.def"
 #undef FSDP_OPERATOR
 #undef FSDP_CPU_OPERATOR
 #undef FSDP_CAPTURED_OPERATOR
-    return true;
-  }();
+};
+
+bool define(bool captured) {
+  // Not DEF, of which a process may have one: Python may be there first.
+  static torch::Library library(torch::Library::FRAGMENT, "fsdp_mlir",
+                                std::nullopt, __FILE__, __LINE__);
+  for (const Operator &row : operators) {
+    if (row.isCaptured != captured)
+      continue;
+    c10::FunctionSchema schema = torch::schema(row.schema);
+    c10::OperatorName name("fsdp_mlir::" + schema.name(),
+                           schema.overload_name());
+    if (!c10::Dispatcher::singleton().findSchema(name))
+      library.def(std::move(schema));
+  }
+  return true;
+}
+} // namespace
+
+void defineOperators() {
+  static const bool defined = define(/*captured=*/false);
   static_cast<void>(defined);
 }
 
 void defineCapturedOperators() {
-  static const bool defined = [] {
-    static torch::Library library = newLibrary();
-#define FSDP_OPERATOR(schema)
-#define FSDP_CPU_OPERATOR(schema)
-#define FSDP_CAPTURED_OPERATOR(schema) define(library, schema);
-#include "operators/Operators.def"
-#undef FSDP_OPERATOR
-#undef FSDP_CPU_OPERATOR
-#undef FSDP_CAPTURED_OPERATOR
-    return true;
-  }();
+  static const bool defined = define(/*captured=*/true);
   static_cast<void>(defined);
 }
 

@@ -215,7 +215,7 @@ def run_and_differentiate(
             while True:
                 step.runs.clear()
                 try:
-                    # The former has them from now on; PyTorch would say the latter in front of an error.
+                    # The next run has the copies. The warning would stand in front of an error of ours.
                     with contextlib.suppress(NeedsCopies), warnings.catch_warnings():
                         warnings.filterwarnings("ignore", "Error detected in ")
                         return differentiate(step, batch)

@@ -69,8 +69,8 @@ def capture(
 ) -> Program:
     """Captures a program of `step`.
 
-    Constants that the graph reads are added to `names`; `ranks` becomes what the step asks of them. The model is read, never copied; its mode
-    is what it was when this returns.
+    Constants that the graph reads are added to `names`, and `ranks` notes what the step asks of them. The
+    model is read, never copied; its mode is what it was when this returns.
 
     Raises:
         ExportError: the step cannot be captured, with the user's line and the way to mend it.

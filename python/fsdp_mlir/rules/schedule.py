@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import warnings
 from array import array
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import torch
 from ..errors import E, ExportError, note
 from .epoch_counts import MEND, warn_of_epochs
 from ..step.optimizer_list import parts_of
+from ..step.process_groups import world_size
 from ..step.training_step import TrainingStep, is_schedulers
 
 # What schedulers keep in a group beside what they change.
@@ -116,7 +116,7 @@ def _steps_between(step: TrainingStep) -> int:
     """How many steps have the same numbers: one, or those of an epoch."""
     if step.lr_schedule_every != "epoch":
         return 1
-    ranks = int(os.environ.get("WORLD_SIZE", 1))
+    ranks = world_size() or 1
     per_epoch = step.steps_per_epoch(ranks)
     if not per_epoch:
         raise ExportError(

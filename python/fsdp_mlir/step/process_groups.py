@@ -1,8 +1,10 @@
 """What a script for several processes has left of `torch.distributed` in a step file: whose ranks
-are the plan's, so that no process group is there when the file runs."""
+are the plan's, so that no process group is there when the file runs. How many they are, the
+environment may say."""
 
 from __future__ import annotations
 
+import os
 import traceback
 from types import FrameType
 from typing import Optional
@@ -21,6 +23,12 @@ _MEND = {
     "get_world_size": "read the environment's WORLD_SIZE",
 }
 _GROUP = "leave the call out, since a plan's ranks meet by themselves"
+
+
+def world_size() -> Optional[int]:
+    """The environment's WORLD_SIZE; None: it says no number of ranks."""
+    said = os.environ.get("WORLD_SIZE", "")
+    return int(said) if said.isdecimal() and int(said) else None
 
 
 def missing_group(error: BaseException) -> Optional[str]:

@@ -58,8 +58,8 @@ def _rank() -> torch.Tensor:
 
 
 def _unknown(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """A row-major tensor of which a capture knows no value: of those of torch.empty and of
-    torch.empty_like(known) it takes whatever memory holds."""
+    """A row-major tensor of which a capture knows no value. Of torch.empty, and of torch.empty_like of a
+    known tensor, it would take for known what the memory happens to hold."""
     strides = make_contiguous_strides_for(shape)
     return torch.empty_strided(shape, strides, dtype=dtype, device=device)
 

@@ -1,5 +1,5 @@
-"""PyTorch's checkpoints as capture can follow them: the composable `checkpoint(module)`, `checkpoint_sequential`,
-and those of a step that runs."""
+"""PyTorch's checkpoints as capture can follow them: the composable `checkpoint(module)`,
+`checkpoint_sequential`, and those of a step that runs."""
 
 from __future__ import annotations
 

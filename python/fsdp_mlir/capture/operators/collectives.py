@@ -238,11 +238,9 @@ def _broadcast(
 
 def _root(of_all: Optional[int], of_group: Optional[int]) -> int:
     root = of_all if of_all is not None else of_group or 0
-    return root if 0 <= root < _count() else _no_such_rank(root)
-
-
-def _no_such_rank(root: int) -> int:
-    raise _refused(f"a rank {root} of {_count()}")
+    if not 0 <= root < _count():
+        raise _refused(f"a rank {root} of {_count()}")
+    return root
 
 
 def _all_gather(

@@ -1,4 +1,5 @@
-// Tests that a collective becomes a start and, right behind it, its wait, or where its sum is read.
+// Tests that a collective becomes a start and a wait: right behind it, or where a sum of the step itself
+// is read.
 // RUN: fsdp-opt %s --fsdp-convert-to-async | FileCheck %s
 // RUN: fsdp-opt %s --fsdp-convert-to-async -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
 
