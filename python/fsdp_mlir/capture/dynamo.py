@@ -62,6 +62,7 @@ def follow(
             raise NotFollowed("it computes with numbers that it changes")
         warn_changed(changed, is_seen=trials.leave_something and kept is not None)
     check_autocast(forward)
+    _check_data(forward)
     _note_draws(forward)
     _read_numbers(forward)
     return _name_states(forward, inputs, names)
@@ -152,6 +153,19 @@ def _changed_state(message: str) -> Iterator[str]:
             if is_local(file):
                 # Of a variable that the step sets (`global count`) the module alone is told.
                 yield found[2] or f"a global variable of {os.path.basename(file)}"
+
+
+def _check_data(forward: fx.GraphModule) -> None:
+    """Raises NotFollowed where a step with checkpoints reads `.data` of what it computes: a checkpoint is
+    computed again without what is written there, and nothing says that it is."""
+    graphs = [module.graph for module in forward.modules() if isinstance(module, fx.GraphModule)]
+    if not any(graph.find_nodes(op="call_function", target=_CHECKPOINT) for graph in graphs):
+        return
+    of_data = torch._C._autograd._get_data_attr
+    for graph in graphs:
+        read = [node.args[0] for node in graph.find_nodes(op="call_function", target=of_data)]
+        if any(value.op != "placeholder" for value in read):
+            raise NotFollowed("it has checkpoints, and reads .data of what it computes")
 
 
 def _note_draws(forward: fx.GraphModule) -> None:
@@ -287,7 +301,8 @@ def _check_no_gradient(tensor: torch.Tensor) -> None:
 
 _FUNCTION = torch.ops.higher_order.autograd_function_apply
 # Calls of graphs that autograd sees through: a checkpoint's leaves its mark on each op.
-_DIFFERENTIATED = (torch.ops.higher_order.tag_activation_checkpoint, _FUNCTION, *BY_CODE)
+_CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
+_DIFFERENTIATED = (_CHECKPOINT, _FUNCTION, *BY_CODE)
 
 
 def _copy_attribute(source: torch.nn.Module, target: torch.nn.Module, node: fx.Node) -> None:

@@ -25,7 +25,7 @@ from ..step.places import at_line, innermost, is_users, trace_of
 from .graph.known_values import is_factory, known_value
 from .graph.nodes import first_user, refusal
 from .graph.same_graph import first_difference
-from .operators.activation_checkpoints import checkpoints_by_mark
+from .operators.activation_checkpoints import MarkedCheckpoints, checkpoints_by_mark
 from .state.frozen_in_step import FrozenInStep
 from .state.generators import Generators
 from .state.late_decisions import numbers_to_keep
@@ -84,7 +84,7 @@ class RunStep(torch.nn.Module):
         self.names = names
         self.whole_numbers = whole_numbers
         self._written: set[int] = set()  # places in the batch
-        self._checkpoints: list[int] = []  # of the last run
+        self._checkpoints = MarkedCheckpoints()  # of the last run
         self._copies_saved = False  # in checkpoints
         self.kept = tuple(names.kept.values())
         self._found: list[tuple[Place, bool, Any]] = []  # before forward
@@ -120,6 +120,8 @@ class RunStep(torch.nn.Module):
             conditions = [question.condition for question in asked()]
             self.left_frozen = frozenset(frozen)
         self._check_written(batch)
+        if self._checkpoints.data_read and self._copies_are_needed():
+            raise NeedsCopies("what it writes into .data is another value in a checkpoint")
         self.outputs = loss, metrics
         if isinstance(loss, torch.Tensor) and loss._is_view():
             # A result that is a view of another value would be returned as both.
@@ -130,8 +132,11 @@ class RunStep(torch.nn.Module):
     def copies_saved_after(self, error: RuntimeError) -> bool:
         """Whether the next run copies what checkpoints save, for want of which this one has failed: eager
         mode computes it again, so that the step may write into what a checkpoint gives."""
-        is_written = "modified by an inplace operation" in str(error)
-        if self._copies_saved or not self._checkpoints or not is_written:
+        return "modified by an inplace operation" in str(error) and self._copies_are_needed()
+
+    def _copies_are_needed(self) -> bool:
+        """Whether the next run copies what checkpoints save, and this one has not."""
+        if self._copies_saved or not self._checkpoints.marks:
             return False
         self._copies_saved = True
         return True

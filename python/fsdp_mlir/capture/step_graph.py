@@ -40,6 +40,7 @@ from .operators.counts import counts_of_known_size
 from .operators.custom_operators import bodies_say_shapes
 from .operators.eager_kernels import eager_interpolation, eager_results
 from .operators.encoder_layers import encoder_layers_by_parts
+from .operators.checkpoint_reads import changed_reads_said
 from .operators.higher_order import higher_order_by_code
 from .operators.inverse_stft import eager_inverse_stft
 from .operators.library_defaults import choices_for_graphs, note_unchecked
@@ -116,7 +117,7 @@ def capture(
             higher_order_by_code(),
             packed_attention_by_masks(),
         )
-        said = unused_draws_noted(), ranks_found(ranks)
+        said = unused_draws_noted(), changed_reads_said(), ranks_found(ranks)
         of_all = choices_for_graphs(step.model), no_side_effects(), *said
         for context in (*ways, *kernels, *of_all):
             stack.enter_context(context)

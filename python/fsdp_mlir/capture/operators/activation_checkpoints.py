@@ -12,12 +12,15 @@ from unittest import mock
 import torch
 from torch.distributed._composable import checkpoint_activation
 from torch.fx import traceback as fx_traceback
+from torch.overrides import TorchFunctionMode
 from torch.utils import checkpoint as of_torch
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from ...errors import E, ExportError
+from .checkpoint_reads import reads_noted, writes_into
 
 _Hook = Callable[..., Any]
+_GET_DATA = torch.Tensor.data.__get__
 
 
 @contextlib.contextmanager
@@ -96,20 +99,67 @@ def _segments(
 
 @contextlib.contextmanager
 def _saved_in_copies() -> Iterator[None]:
-    """Within it, backward computes with copies of what operators save, while it is traced too."""
+    """Within it, backward computes with copies of what operators save, while it is traced too.
+
+    They are what PyTorch's recomputation gives: that ends with the last one that is saved, and what was
+    saved before has been written until then.
+    """
     set_tracing = torch._C._autograd._saved_tensors_hooks_set_tracing
+    saved: list[_Saved] = []
+
+    def save(tensor: torch.Tensor) -> _Saved:
+        saved.append(_Saved(tensor))
+        for each in saved:
+            each.copy_again()
+        return saved[-1]
+
     before = set_tracing(False)
     try:
-        with torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda copy: copy):
+        with torch.autograd.graph.saved_tensors_hooks(save, lambda each: each.copy):
             yield
     finally:
         set_tracing(before)
+        for each in saved:
+            each.tensor = None
+
+
+class _Saved:
+    """What an operator saves for its backward, and a copy of it."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor: Optional[torch.Tensor] = tensor  # while its checkpoint runs
+        self._writes = -1
+
+    def copy_again(self) -> None:
+        """Copies it where it was written behind the last copy."""
+        writes = writes_into(self.tensor)
+        if writes != self._writes:
+            self._writes, self.copy = writes, self.tensor.clone()
+
+
+class MarkedCheckpoints(TorchFunctionMode):
+    """What a step has of checkpoints.
+
+    Attributes:
+        marks: of each a number.
+        data_read: whether the step reads `.data` of what it computes. Autograd does not see what is written
+            there.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.marks: list[int] = []
+        self.data_read = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.data_read |= func == _GET_DATA and not args[0].is_leaf
+        return func(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
-def checkpoints_by_mark(copies_saved: bool) -> Iterator[list[int]]:
+def checkpoints_by_mark(copies_saved: bool) -> Iterator[MarkedCheckpoints]:
     """`torch.utils.checkpoint` leaves its mark on what runs in it, and import the rest; with copies of what
-    its operators save for backward, or without. Gives the marks."""
+    its operators save for backward, or without."""
 
     def marked(function: Any, preserve: bool, context_fn: Any, *args: Any, **kwargs: Any) -> Any:
         if context_fn is not of_torch.noop_context_fn:
@@ -120,9 +170,11 @@ def checkpoints_by_mark(copies_saved: bool) -> Iterator[list[int]]:
             )
         meta = fx_traceback.current_meta
         outer = meta.get("ac_graph_id")
-        meta["ac_graph_id"] = outer if outer is not None else object.__hash__(meta) + len(marks)
-        marks.append(meta["ac_graph_id"])
-        with _saved_in_copies() if copies_saved else contextlib.nullcontext():
+        meta["ac_graph_id"] = (
+            outer if outer is not None else object.__hash__(meta) + len(found.marks)
+        )
+        found.marks.append(meta["ac_graph_id"])
+        with _saved_in_copies() if copies_saved else contextlib.nullcontext(), reads_noted():
             yield
         fx_traceback.current_meta["ac_graph_id"] = outer
 
@@ -133,9 +185,10 @@ def checkpoints_by_mark(copies_saved: bool) -> Iterator[list[int]]:
             "follow; give use_reentrant=False",
         )
 
-    marks: list[int] = []
+    found = MarkedCheckpoints()
     with (
         mock.patch.object(of_torch, "_checkpoint_without_reentrant_generator", marked),
         mock.patch.object(of_torch.CheckpointFunction, "apply", refuse),
+        found,
     ):
-        yield marks
+        yield found
