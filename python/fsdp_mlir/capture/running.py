@@ -26,6 +26,7 @@ from .graph.known_values import is_factory, known_value
 from .graph.nodes import first_user, refusal
 from .graph.same_graph import first_difference
 from .operators.activation_checkpoints import MarkedCheckpoints, checkpoints_by_mark
+from .operators.checkpoint_reads import run_ended
 from .state.frozen_in_step import FrozenInStep
 from .state.generators import Generators
 from .state.late_decisions import numbers_to_keep
@@ -44,6 +45,7 @@ from .state.what_matters import (
 )
 from .values.decisions import asked, note_state
 from .values.drawn_by_torch import drew_of_made, left_undrawn
+from .values.python_floats import read_value
 from .values.value_checks import passed_checks
 
 _aten = torch.ops.aten
@@ -88,7 +90,8 @@ class RunStep(torch.nn.Module):
         self._copies_saved = False  # in checkpoints
         self.kept = tuple(names.kept.values())
         self._found: list[tuple[Place, bool, Any]] = []  # before forward
-        self._left: list[Any] = []  # in their places, after it
+        self._given: list[Any] = []  # by this module, in their places
+        self._left: list[Any] = []  # there, after it
         for kept in self.kept:
             self._own.register(kept.tensor)
 
@@ -119,6 +122,8 @@ class RunStep(torch.nn.Module):
             self.runs.append(calls)
             conditions = [question.condition for question in asked()]
             self.left_frozen = frozenset(frozen)
+        replaced = [read_value(g) for g, left in zip(self._given, self._left) if left is not g]
+        run_ended([*replaced, *self._own.replaced])
         self._check_written(batch)
         if self._checkpoints.data_read and self._copies_are_needed():
             raise NeedsCopies("what it writes into .data is another value in a checkpoint")
@@ -171,6 +176,7 @@ class RunStep(torch.nn.Module):
         own = [self._own.of(kept.tensor) for kept in self.kept]
         for kept, buffer in zip(self.kept, own):
             kept.give(buffer)
+        self._given = [kept.place.read() for kept in self.kept]
         yield
         for kept, buffer in zip(self.kept, own):
             kept.take_over(buffer)

@@ -36,11 +36,11 @@ from .operators.autocast import autocast_of_the_cpu
 from .operators.batch_norm import cumulative_averages
 from .operators.best_boxes import boxes_by_masks
 from .operators.collectives import Ranks
+from .operators.checkpoint_reads import changed_reads_said
 from .operators.counts import counts_of_known_size
 from .operators.custom_operators import bodies_say_shapes
 from .operators.eager_kernels import eager_interpolation, eager_results
 from .operators.encoder_layers import encoder_layers_by_parts
-from .operators.checkpoint_reads import changed_reads_said
 from .operators.higher_order import higher_order_by_code
 from .operators.inverse_stft import eager_inverse_stft
 from .operators.library_defaults import choices_for_graphs, note_unchecked

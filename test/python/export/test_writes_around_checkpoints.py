@@ -7,12 +7,13 @@ import pathlib
 import warnings
 from typing import Callable
 
-import fsdp_mlir
 import pytest
 import torch
 from exporting import adamw, classify, cross_entropy, export
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+
+import fsdp_mlir
 
 
 def saved_then_written(x: Tensor) -> Tensor:
@@ -101,44 +102,52 @@ def test_it_has_eagers_bits(block: Callable[..., Tensor], use: Callable[..., Ten
 
 
 class Centered(Model):
-    """Reads a buffer in its checkpoint. Eager's backward reads it again."""
+    """Computes with what `change` changes in its checkpoint, or behind it. Eager's backward reads it again."""
 
-    def __init__(self, change: Callable[[Tensor, Tensor], None], is_inside: bool) -> None:
-        super().__init__(lambda x: torch.tanh(x - self.mean))
-        self.change, self.is_inside = change, is_inside
+    def __init__(self, change: Callable[[nn.Module, Tensor], None], is_inside: bool) -> None:
+        super().__init__(lambda x: torch.tanh((x - self.mean) * self.calls))
+        self.change, self.is_inside, self.calls = change, is_inside, 1
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.first(x)
         y = checkpoint(self._inside if self.is_inside else self.block, x, use_reentrant=False)
         if not self.is_inside:
-            self.change(self.mean, x.detach())
+            self.change(self, x.detach())
         return self.head(y)
 
     def _inside(self, x: Tensor) -> Tensor:
         y = self.block(x)
-        self.change(self.mean, x.detach())
+        self.change(self, x.detach())
         return y
 
 
-def moved(mean: Tensor, x: Tensor) -> None:
-    mean.lerp_(x.mean(0), 0.1)
+def moved(model: nn.Module, x: Tensor) -> None:
+    model.mean.lerp_(x.mean(0), 0.1)
 
 
-def moved_by_data(mean: Tensor, x: Tensor) -> None:
-    mean.data.mul_(0.9).add_(x.mean(0), alpha=0.1)
+def moved_by_data(model: nn.Module, x: Tensor) -> None:
+    model.mean.data.mul_(0.9).add_(x.mean(0), alpha=0.1)
 
 
-def left_alone(mean: Tensor, x: Tensor) -> None:
+def replaced(model: nn.Module, x: Tensor) -> None:
+    model.mean = torch.lerp(model.mean, x.mean(0), 0.1)
+
+
+def counted(model: nn.Module, x: Tensor) -> None:
+    model.calls += 1
+
+
+def left_alone(model: nn.Module, x: Tensor) -> None:
     return None
 
 
 def warned(model: nn.Module, folder: pathlib.Path) -> list[str]:
     found = export(classify(model), folder).warnings
-    return [text for text in found if "a checkpoint computes with a tensor that the step" in text]
+    return [text for text in found if "a checkpoint computes with what the step changes" in text]
 
 
 @pytest.mark.parametrize("is_inside", [False, True])
-@pytest.mark.parametrize("change", [moved, moved_by_data])
+@pytest.mark.parametrize("change", [moved, moved_by_data, replaced, counted])
 def test_a_change_of_what_it_reads_is_said(
     change: Callable[..., None], is_inside: bool, tmp_path: pathlib.Path
 ) -> None:

@@ -149,7 +149,7 @@ FUZZ = Fuzz(
     batches=batches,
     loss=loss,
     optimizer=lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, weight_decay=0.1),
-    may_differ="a checkpoint computes with a tensor that the step changes",
+    may_differ="a checkpoint computes with what the step changes",
     places=(f"write_fuzz.py:{loss.__code__.co_firstlineno + 1}: ",),
 )
 

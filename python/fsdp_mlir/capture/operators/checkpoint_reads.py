@@ -1,4 +1,4 @@
-"""Tensors that a checkpoint computes with and the step changes: PyTorch's backward computes the checkpoint
+"""Values that a checkpoint computes with and the step changes: PyTorch's backward computes the checkpoint
 again, with what they hold by then; a plan's computes with what forward has read. A warning says so.
 """
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
-from typing import Any, Iterator, Optional
+from typing import Any, Iterable, Iterator, Optional
 from unittest import mock
 
 import torch
@@ -19,11 +19,12 @@ from torch.utils import _pytree as pytree
 from ...errors import warn
 from ...step.memory import storage_of
 from ...step.places import at_line, said_location
+from ..values.python_floats import read_value
 
 _TEXT = (
-    "a checkpoint computes with a tensor that the step changes: PyTorch's backward computes the "
-    "checkpoint again with the changed one, and a plan's with the one that forward has read; let it "
-    "read a clone() that is made in front of it, or change the tensor behind the step"
+    "a checkpoint computes with what the step changes, in it or afterwards: PyTorch's backward "
+    "computes the checkpoint again with what it is by then, and a plan's with what forward has read; "
+    "give the checkpoint a copy that is made in front of it, or change it in front of it"
 )
 _OPERATOR = type(torch.ops.higher_order.tag_activation_checkpoint)
 # Their statistics are updated, and in training nothing is computed with them.
@@ -44,13 +45,34 @@ class _Touched:
     line: Optional[str] = None
 
 
-_found: contextvars.ContextVar[list[_Touched]] = contextvars.ContextVar("reads of checkpoints")
+class _Found:
+    """What the runs of a capture found.
+
+    Attributes:
+        touched: by the checkpoints of the run that goes on.
+        lines: that compute with what changes afterwards, of the others.
+    """
+
+    def __init__(self) -> None:
+        self.touched: list[_Touched] = []
+        self.lines: list[str] = []
+
+    def end_run(self, replaced: Iterable[torch.Tensor] = ()) -> None:
+        memory = _memory(list(replaced))
+        for each in self.touched:
+            is_written = writes_into(each.tensor) != each.writes
+            if each.line is not None and (is_written or storage_of(each.tensor) in memory):
+                self.lines.append(each.line)
+        self.touched.clear()
+
+
+_found: contextvars.ContextVar[_Found] = contextvars.ContextVar("reads of checkpoints")
 
 
 @contextlib.contextmanager
 def changed_reads_said() -> Iterator[None]:
-    """Within it, steps are captured; a warning says of the first such tensor where it is read."""
-    found: list[_Touched] = []
+    """Within it, steps are captured; a warning says of the first such value where it is read."""
+    found = _Found()
     token = _found.set(found)
 
     def call(operator: Any, *args: Any, **kwargs: Any) -> Any:
@@ -63,10 +85,9 @@ def changed_reads_said() -> Iterator[None]:
             yield
     finally:
         _found.reset(token)
-    for each in found:
-        if each.line is not None and writes_into(each.tensor) != each.writes:
-            warn(at_line(each.line, _TEXT))
-            break
+    found.end_run()
+    for line in found.lines[:1]:
+        warn(at_line(line, _TEXT))
 
 
 def writes_into(tensor: torch.Tensor) -> int:
@@ -82,7 +103,12 @@ def reads_noted() -> Iterator[None]:
     mode = _Reads()
     with mode:
         yield
-    _found.get([]).extend(mode.touched.values())
+    _found.get(_Found()).touched.extend(mode.touched.values())
+
+
+def run_ended(replaced: Iterable[torch.Tensor]) -> None:
+    """A run of the step has ended, and has put other tensors in the places of these."""
+    _found.get(_Found()).end_run(replaced)
 
 
 class _Reads(TorchFunctionMode):
@@ -116,8 +142,8 @@ class _Reads(TorchFunctionMode):
 
 
 def _memory(values: Any) -> dict[int, torch.Tensor]:
-    """The tensors among values that have no values while they are traced, by their memory."""
-    leaves = pytree.tree_leaves(values)
+    """The tensors among values, and those that hold numbers, by their memory, while they are traced."""
+    leaves = map(read_value, pytree.tree_leaves(values))
     return {storage_of(leaf): leaf for leaf in leaves if isinstance(leaf, FunctionalTensor)}
 
 

@@ -26,11 +26,13 @@ class OwnStates:
         states: role and name of each, by the owner's name.
         dropped: of the owner's names, those of buffers that are in no state_dict and in whose place a
             step leaves what they cannot hold; with the refusal of a step that reads one.
+        replaced: what the last forward found and has put others in the places of.
     """
 
     def __init__(self, owner: torch.nn.Module, model: torch.nn.Module, names: StateNames) -> None:
         self.states: dict[str, tuple[str, str]] = {}
         self.dropped: dict[str, ExportError] = {}
+        self.replaced: list[torch.Tensor] = []
         self._owner, self._model, self._names = owner, model, names
         self._targets: dict[int, str] = {}
         self._copied: set[str] = set()  # targets of which a run has copies
@@ -74,6 +76,7 @@ class OwnStates:
         """
         swapped = self._swapped_now
         self._copies.clear()
+        self.replaced.clear()
         for module in self._model.modules():
             for table in (module._parameters, module._buffers, vars(module)):
                 for name, value in table.items():
@@ -145,6 +148,7 @@ class OwnStates:
                     "place (copy_), which the exported step does too",
                 )
             values[target] = left
+            self.replaced.append(new)
             if others:
                 with _disable_current_modes():
                     self._left_behind[target] = old.detach().clone()
