@@ -152,7 +152,8 @@ def _written(func: Any, args: Any, kwargs: Any) -> Any:
     name = getattr(func, "__name__", "")
     if name in _NORMS:
         return args[1:5], kwargs  # beside weight and bias, which have two orders
-    in_place = name.endswith("_") and not name.endswith("__")
-    if in_place or name == "__setitem__" or name.startswith("__i"):
+    is_method = name.endswith("_") and not name.endswith("__")
+    is_operator = name.startswith("__i") and hasattr(torch.Tensor, f"__{name[3:]}")  # `+=`
+    if is_method or is_operator or name == "__setitem__":
         return args[:1]
     return kwargs.get("out")
