@@ -18,6 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..errors import E, ExportError
 from ..package import is_local
 from ..step.names import StateNames
+from ..step.places import FRAME
+from ..step.source import is_answered_at
 from .context import capture_settings
 from .graph.memory_orders import without_gaps
 from .graph.nodes import location, refused_higher_order, state_of
@@ -63,6 +65,7 @@ def follow(
         warn_changed(changed, is_seen=trials.leave_something and kept is not None)
     check_autocast(forward)
     _check_data(forward)
+    _check_answers(forward)
     _note_draws(forward)
     _read_numbers(forward)
     return _name_states(forward, inputs, names)
@@ -139,8 +142,9 @@ def _changed_state(message: str) -> Iterator[str]:
     """Names of the Python state that the step changes, from PyTorch's own warning.
 
     Its sources read L['self']._modules['model']._modules['0'].calls, of the model;
-    L['self'].loss_functions[0].__closure__[0].cell_contents, of what the loss refers to; and
-    G['__import_package_dot_module'].NAME, or without the name.
+    L['self'].loss_functions[0].__closure__[0].cell_contents, of what the loss refers to;
+    G['__import_package_dot_module'].NAME, or without the name; and of what a method refers to
+    dict(type(L['self']._modules['model']).__dict__)['forward'].__closure__[0].
     """
     for source in re.findall(r'"([^"]+)"', message):
         path = re.sub(r"\._modules\['([^']+)'\]", r".\1", source)
@@ -153,6 +157,8 @@ def _changed_state(message: str) -> Iterator[str]:
             if is_local(file):
                 # Of a variable that the step sets (`global count`) the module alone is told.
                 yield found[2] or f"a global variable of {os.path.basename(file)}"
+        elif found := re.search(r"type\(L\['self'\].*\['(\w+)'\]", source):
+            yield f"a variable around {found[1]}"
 
 
 def _check_data(forward: fx.GraphModule) -> None:
@@ -166,6 +172,15 @@ def _check_data(forward: fx.GraphModule) -> None:
         read = [node.args[0] for node in graph.find_nodes(op="call_function", target=of_data)]
         if any(value.op != "placeholder" for value in read):
             raise NotFollowed("it has checkpoints, and reads .data of what it computes")
+
+
+def _check_answers(forward: fx.GraphModule) -> None:
+    """Raises NotFollowed where the step goes on behind an assertion that fails: a graph has no way for
+    that."""
+    for node in forward.graph.find_nodes(op="call_function", target=torch._assert_async):
+        for path, line in FRAME.findall(node.meta.get("stack_trace") or ""):
+            if is_answered_at(path, int(line), AssertionError.__name__):
+                raise NotFollowed("it goes on behind an assertion that fails")
 
 
 def _note_draws(forward: fx.GraphModule) -> None:

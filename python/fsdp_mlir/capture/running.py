@@ -19,14 +19,16 @@ from torch import fx
 from torch.fx import traceback as fx_traceback
 from torch.overrides import TorchFunctionMode
 
-from ..errors import E, ExportError
+from ..errors import E, ExportError, note
 from ..step.names import StateNames
 from ..step.places import at_line, innermost, is_users, trace_of
+from .graph.joint_graph import BATCH_WRITTEN
 from .graph.known_values import is_factory, known_value
 from .graph.nodes import first_user, refusal
 from .graph.same_graph import first_difference
 from .operators.activation_checkpoints import MarkedCheckpoints, checkpoints_by_mark
 from .operators.checkpoint_reads import run_ended
+from .state.answered_errors import none_answered
 from .state.frozen_in_step import FrozenInStep
 from .state.generators import Generators
 from .state.late_decisions import numbers_to_keep
@@ -116,7 +118,7 @@ class RunStep(torch.nn.Module):
             checks = passed_checks(self.whole_numbers, {*parameters, *buffers})
             self.checks = stack.enter_context(checks)
             stack.enter_context(self._own_kept())
-            with Calls() as calls:
+            with none_answered(), Calls() as calls:
                 loss, metrics = self._loss(*batch)
                 calls.end((loss, dict(metrics)))
             self.runs.append(calls)
@@ -164,6 +166,7 @@ class RunStep(torch.nn.Module):
         """Raises NeedsCopies where the step has written what has a gradient into its batch."""
         written = {n for n, tensor in enumerate(batch) if tensor.grad_fn is not None}
         if not written <= self._written:
+            note(BATCH_WRITTEN)
             self._written |= written
             raise NeedsCopies("it writes what has a gradient into its batch")
 

@@ -29,7 +29,8 @@ from .graph.memory_orders import hold_row_major
 from .graph.product_dtypes import require_one_dtype
 from .graph.program import Program
 from .graph.same_graph import first_difference
-from .graph.unused_draws import unused_draws_noted
+from .graph.left_out import left_out_noted
+from .graph.replayed_draws import refuse_replays, replays_found
 from .mixed_precision import MixedPrecision
 from .operators.activation_checkpoints import forwards_in_checkpoints
 from .operators.autocast import autocast_of_the_cpu
@@ -117,7 +118,8 @@ def capture(
             higher_order_by_code(),
             packed_attention_by_masks(),
         )
-        said = unused_draws_noted(), changed_reads_said(), ranks_found(ranks)
+        said = left_out_noted(), changed_reads_said(), ranks_found(ranks)
+        replays = stack.enter_context(replays_found())
         of_all = choices_for_graphs(step.model), no_side_effects(), *said
         for context in (*ways, *kernels, *of_all):
             stack.enter_context(context)
@@ -131,6 +133,7 @@ def capture(
             traced = traced_for(ranks, with_holders, again)
         except ResultRefused as refused:
             raise refused.at_its_line(step) from None
+    refuse_replays(replays, traced.module.graph)
     give_static_sizes(traced)
     require_dense_constants(traced.module)
     require_one_dtype(traced.module.graph)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import linecache
 from typing import Union
+
+import torch
 
 WithCondition = Union[ast.If, ast.While, ast.Assert]
 Lines = tuple[int, int]  # the first and the last of a statement
@@ -49,6 +52,36 @@ def _raising(path: str) -> list[Lines]:
     handlers = [node for node in nodes if isinstance(node, ast.ExceptHandler)]
     answers = {inner for handler in handlers for inner in ast.walk(handler)}
     return [_lines(n) for n in nodes if isinstance(n, ast.Raise) and n not in answers]
+
+
+def is_answered_at(path: str, line: int, error: str) -> bool:
+    """Whether a line of a file is in a `try` that goes on behind an error of this name."""
+    for statement in _trying(path):
+        body = statement.body[0].lineno, _lines(statement.body[-1])[1]
+        if _is_in(line, [body]) and any(_answers(h, error) for h in statement.handlers):
+            return True
+    return False
+
+
+@functools.lru_cache(maxsize=64)
+def _trying(path: str) -> list[ast.Try]:
+    return [node for node in ast.walk(syntax_of(path)) if isinstance(node, ast.Try)]
+
+
+def _answers(handler: ast.ExceptHandler, error: str) -> bool:
+    if isinstance(handler.body[-1], ast.Raise):
+        return False
+    if handler.type is None:
+        return True
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(_is_kind_of(error, ast.unparse(each).rpartition(".")[2]) for each in caught)
+
+
+def _is_kind_of(error: str, other: str) -> bool:
+    """Whether an error's name is that of another one, or of a kind of it; all are kinds of Exception."""
+    of_python = {**vars(builtins), "LinAlgError": torch.linalg.LinAlgError}
+    one, kind = of_python.get(error, Exception), of_python.get(other)
+    return error == other or isinstance(kind, type) and issubclass(one, kind)
 
 
 def shows_at(path: str, line: int) -> bool:

@@ -392,3 +392,17 @@ def test_another_step_after_one_of_another_size(tmp_path: pathlib.Path) -> None:
         inputs = {"x": torch.randn(batch, 8), "y": torch.randint(3, (batch,))}
         step = TrainingStep(model, lambda model, x, y: model(x).mean(), sgd(model), inputs)
         assert_same_as_eager(step, tmp_path)
+
+
+def test_another_default_dtype(tmp_path: pathlib.Path) -> None:
+    """What the step makes has it in a run, too, which has a default of its own."""
+
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        torch.set_default_dtype(torch.float64)
+        table = torch.ones(8) / 3 + torch.rand(8) + torch.linspace(0, 1, 8)
+        torch.set_default_dtype(torch.float32)
+        return F.cross_entropy(model((x * table).float()), y)
+
+    program = assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path).program()
+    made = {n["op"]: n for n in program["nodes"] if n["op"] in ("aten::ones", "aten::linspace")}
+    assert len(made) == 2

@@ -111,6 +111,19 @@ def seeds(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(model(x + torch.randn_like(x)), y)
 
 
+def draws_again(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    state = torch.get_rng_state()
+    x = F.dropout(x, 0.5)
+    torch.set_rng_state(state)
+    return F.cross_entropy(model(x + F.dropout(x, 0.5)), y)
+
+
+def draws_apart(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    with torch.random.fork_rng():
+        x = F.dropout(x, 0.5)
+    return F.cross_entropy(model(x + F.dropout(x, 0.5)), y)
+
+
 def scales(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return SCALER.scale(F.cross_entropy(model(x), y))
 
@@ -120,6 +133,8 @@ def scales(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     [
         (scales, r"^test_eager_only.py:\d+: the loss calls scale\(\) of a GradScaler"),
         (seeds, r"^test_eager_only.py:\d+: the loss calls torch.manual_seed\(\)"),
+        (draws_again, r"^test_eager_only.py:\d+: the step sets the state of PyTorch's generator"),
+        (draws_apart, r"^test_eager_only.py:\d+: the step sets the state of PyTorch's generator"),
         (
             calls_backward,
             r"^test_eager_only.py:\d+: the loss calls backward\(\).*torch.autograd.grad",
@@ -132,6 +147,28 @@ def test_what_no_plan_does_beside_the_loss(
 ) -> None:
     with pytest.raises(ExportError, match=text):
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
+def test_a_state_of_the_generator_that_nothing_is_drawn_by(tmp_path: pathlib.Path) -> None:
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with torch.random.fork_rng():
+            return F.cross_entropy(model(x), y)
+
+    assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
+@pytest.mark.parametrize("by_the_model", [False, True])
+def test_a_batch_that_the_step_writes_into_is_a_note(
+    tmp_path: pathlib.Path, by_the_model: bool
+) -> None:
+    """An eager step that is given it again finds what was written."""
+
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x[:, :3] = model(x.clone()) if by_the_model else 1
+        return F.cross_entropy(model(x), y)
+
+    notes = export(classify(nn.Linear(8, 3), loss=loss), tmp_path).notes
+    assert [note for note in notes if "the step writes into its batch, and a plan leaves" in note]
 
 
 def test_a_hook_on_what_the_model_computes(tmp_path: pathlib.Path) -> None:

@@ -3,6 +3,7 @@ printed, and that it may keep tensors, with the losses of eager mode."""
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any, Callable
 
 import numpy as np
@@ -191,3 +192,41 @@ def is_in_a_text(m: Counts, y: Tensor) -> Tensor:
 def test_a_text_that_is_more_than_shown_is_refused(tmp_path: Any) -> None:
     with pytest.raises(ExportError, match=r"test_kept_numbers.py:\d+: .*model\.steps.* a text"):
         export(classify(Counts(is_in_a_text)), tmp_path)
+
+
+def by_a_variable_around(kind: str) -> nn.Module:
+    """A module whose code counts in a variable of the function that makes its class."""
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return steps
+
+    class Model(nn.Linear):
+        counted = staticmethod(count)
+        numbered = property(lambda self: count())
+
+        def forward(self, x: Tensor) -> Tensor:
+            nonlocal steps
+            if kind == "method":
+                steps += 1
+                return super().forward(x) * steps
+            return super().forward(x) * (self.numbered if kind == "property" else self.counted())
+
+    return Model(8, 3)
+
+
+@pytest.mark.parametrize("kind", ["method", "property", "staticmethod"])
+def test_a_variable_around_a_method(kind: str) -> None:
+    assert_trains_as_eager(lambda: by_a_variable_around(kind))
+
+
+def test_an_attribute_of_a_parameter_is_refused(tmp_path: pathlib.Path) -> None:
+    class Model(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            self.weight.calls = getattr(self.weight, "calls", 0) + 1
+            return super().forward(x) * self.weight.calls
+
+    with pytest.raises(ExportError, match="changes calls, an attribute of weight, which a plan"):
+        export(classify(Model(8, 3)), tmp_path)

@@ -10,10 +10,11 @@ import torch
 from torch import fx
 from torch._functorch._aot_autograd import descriptors as d
 
-from ...errors import E, ExportError
+from ...errors import E, ExportError, note
 from ...step.names import StateNames
+from ...step.places import at_line
 from .changed_parameters import UntrainedParametersChanged
-from .nodes import first_user, refusal, refused_higher_order, state_of
+from .nodes import first_user, location, refusal, refused_higher_order, state_of
 from .program import Argument, Program, Result
 from .set_parameters import changed_in_place, setting_of, without_gradients_of_settings
 from .tensors_of_others import what_is_changed
@@ -86,6 +87,12 @@ class JointGraph:
             if of == role:
                 named[node] = fqn
         return named
+
+
+BATCH_WRITTEN = (
+    "the step writes into its batch, and a plan leaves the tensors that it is given as they are: in "
+    "eager mode a later step that is given the same ones finds what was written"
+)
 
 
 def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames) -> Program:
@@ -216,7 +223,9 @@ class _Description:
             if setting is None:
                 raise changed_in_place(fqn, node)
             self.program.settings[fqn] = setting
-        elif role != "input":
+        elif role == "input":
+            note(at_line(location(node), BATCH_WRITTEN))
+        else:
             raise refusal(E.CHANGED_IN_PLACE, node, what_is_changed(node.meta["val"].shape))
 
 

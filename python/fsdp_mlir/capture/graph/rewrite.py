@@ -24,6 +24,7 @@ def prepare(program: Program) -> None:
             _swap_rsub(node)
         if node.target is torch.ops.aten.linalg_pinv.atol_rtol_tensor:
             _choose_pinv(node)
+        _say_dtype(node)
         if is_random(node.target):
             _give_generator(node)
         else:
@@ -69,6 +70,17 @@ def _set_argument(node: fx.Node, name: str, value: Any) -> None:
         node.update_arg(index, value)
     else:
         node.update_kwarg(name, value)
+
+
+def _say_dtype(node: fx.Node) -> None:
+    """Gives an op that makes a tensor the dtype that `torch.set_default_dtype` gave it: a run has its own
+    default, float32."""
+    value = node.meta.get("val")
+    if node.all_input_nodes or not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return
+    is_default = value.dtype == torch.get_default_dtype() == torch.float32
+    if not is_default and arguments_of(node).get("dtype", value.dtype) is None:
+        _set_argument(node, "dtype", value.dtype)
 
 
 def _give_generator(node: fx.Node) -> None:

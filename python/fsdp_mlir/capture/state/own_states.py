@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ...errors import E, ExportError
 from ...step.names import StateNames
 from ..graph.memory_orders import without_gaps
+from .places import MISSING
 from .replaced_buffers import NeedsCopies, take_over
 
 # A table of the model, a name in it, what stands there, and what stands there while the step runs.
@@ -87,14 +88,32 @@ class OwnStates:
                         swapped.append((table, name, value, new))
         for table, name, _, new in swapped:
             table[name] = new
+        found = self._attributes(swapped)
         try:
             with _no_hooks_on({id(new) for *_, new in swapped if isinstance(new, torch.Tensor)}):
                 yield
+            self._check_attributes(found, self._attributes(swapped))
             self._take_over(self._left(swapped))
             self._found_behind = [_read(table, name) for table, name, *_ in swapped]
         except BaseException:
             self.put_back()
             raise
+
+    def _attributes(self, swapped: _Swapped) -> dict[str, dict[str, Any]]:
+        """What the states have as attributes, by name."""
+        tensors = [(old, new) for _, _, old, new in swapped if isinstance(new, torch.Tensor)]
+        return {self.states[self._targets[id(old)]][1]: dict(vars(new)) for old, new in tensors}
+
+    def _check_attributes(self, found: dict[str, Any], left: dict[str, Any]) -> None:
+        for fqn, attributes in left.items():
+            for name, value in attributes.items():
+                is_own = name != "elem"  # and not how PyTorch traces it
+                if is_own and found[fqn].get(name, MISSING) is not value:
+                    raise ExportError(
+                        E.PYTHON_STATE,
+                        f"the step changes {name}, an attribute of {fqn}, which a plan does not keep; "
+                        "keep it in an attribute of the module",
+                    )
 
     def put_back(self) -> None:
         """Leaves the model's tensors where they were.

@@ -135,6 +135,10 @@ class Reached:
 
     def _visit_class(self, kind: type) -> None:
         for key, value in list(vars(kind).items()):
+            if isinstance(value, property):
+                value = value.fget
+            elif isinstance(value, (staticmethod, classmethod)):
+                value = value.__func__
             if inspect.isfunction(value):
                 self._visit(value, value.__name__)
             elif not key.startswith("__") and _is_plain(value):

@@ -22,7 +22,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, S
 
 from ... import package
 from ...step.places import PYTORCH, is_users
-from .value_checks import passing_at
+from .value_checks import Place, passing_at, places_of
 
 _LARGE = 10_000
 # Losses that compare in C++, where no check is passed, how many rows their operands have.
@@ -41,13 +41,13 @@ def general_sizes() -> Iterator[None]:
         try:
             return original(self, question, *args, **kwargs)
         except GuardOnDataDependentSymNode:
-            path, line = _who_asks()
+            asking = list(_who_asks())
             if not (question.is_Relational or question.is_Boolean):
                 raise
-            passes = passing_at(path, line)
+            passes = passing_at(iter(asking))
             if passes is not None:
                 return sympy.true if passes else sympy.false
-            if is_users(path):
+            if is_users(asking[0][0]):
                 raise
             answers = {question.xreplace(sizes) for sizes in _examples(question)}
             if len(answers) > 1:  # as which of two sequences is longer
@@ -88,20 +88,25 @@ def _examples(question: Any) -> Iterator[dict[Any, int]]:
         yield dict(zip(symbols, range(2, len(symbols) + 2)))
 
 
-def _who_asks() -> tuple[str, int]:
-    """The file and line of the code that asks: of what runs, or of what Dynamo follows."""
+def _who_asks() -> Iterator[Place]:
+    """Where the code that asks is, of what runs or of what Dynamo follows, and what has called it."""
     frame, inner = sys._getframe(2), ""
     while frame is not None:
         path = frame.f_code.co_filename
         if inner == sym_node.__file__ and _runs_operator(frame.f_code):
-            return inner, frame.f_lineno
+            yield inner, frame.f_lineno
+            return
         if path.endswith("_dynamo/symbolic_convert.py"):
             follower = frame.f_locals["self"]
-            return follower.f_code.co_filename, follower.lineno
+            while follower is not None:
+                yield follower.f_code.co_filename, follower.lineno
+                follower = getattr(follower, "parent", None)
+            return
         if not path.startswith((*_BETWEEN, "<", package.FOLDER)):
-            return path, frame.f_lineno
+            yield from places_of(frame)
+            return
         frame, inner = frame.f_back, path
-    return "", 0
+    yield "", 0
 
 
 def _runs_operator(code: CodeType) -> bool:

@@ -4,6 +4,7 @@ A number is a tensor without dimensions, of float64 or int64 (`python_floats`), 
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any, Callable
 
@@ -18,6 +19,9 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "floor_divide": operator.floordiv,
     "greater": operator.gt,
     "greater_equal": operator.ge,
+    "isfinite": lambda value: abs(value) < math.inf,
+    "isinf": lambda value: abs(value) == math.inf,
+    "isnan": lambda value: value != value,
     "less": operator.lt,
     "less_equal": operator.le,
     "multiply": operator.mul,

@@ -34,6 +34,7 @@ _COMPARES = frozenset("gt lt ge le eq ne".split())
 _ARITHMETIC = _ADDS | _SCALES | _COMPARES
 # Functions of `math` that PyTorch has as well, up to the last bit.
 _OF_MATH = "cos exp log sin sqrt tanh".split()
+_TRUTHS_OF_MATH = "isfinite isinf isnan".split()
 _OF_NUMPY = numpy.generic, numpy.ndarray
 # Of which only the whole numbers' results are Python's, bit by bit.
 _OF_WHOLE = frozenset("mod floordiv and_ or_ xor lshift rshift".split())
@@ -265,15 +266,16 @@ for _name, _value in {"format": "...", "str": "...", "int": 0, "index": 0, "floa
     setattr(ReadNumber, f"__{_name}__", _needs(_name, _value))
 
 
-def _in_math(name: str) -> Callable[..., Any]:
-    of_python, of_torch = getattr(math, name), getattr(torch, name)
+def _in_math(name: str, of_number: Callable[[ReadNumber], Any]) -> Any:
+    of_python = getattr(math, name)
 
     def function(*numbers: Any) -> Any:
+        numbers = tuple(n.item() if isinstance(n, torch.Tensor) else n for n in numbers)
         if len(numbers) == 1 and isinstance(numbers[0], ReadNumber):
-            return ReadNumber(of_torch(numbers[0].value.to(torch.float64)))
+            return of_number(numbers[0])
         return of_python(*numbers)
 
-    return function
+    return mock.patch.object(math, name, function)
 
 
 @contextlib.contextmanager
@@ -281,7 +283,11 @@ def functions_of_math() -> Iterator[None]:
     """Within it, functions of `math` take such numbers."""
     with contextlib.ExitStack() as stack:
         for name in _OF_MATH:
-            stack.enter_context(mock.patch.object(math, name, _in_math(name)))
+            stack.enter_context(
+                _in_math(name, lambda n, f=ON_TENSORS[name]: ReadNumber(f(n.value)))
+            )
+        for name in _TRUTHS_OF_MATH:
+            stack.enter_context(_in_math(name, OPERATORS[name]))
         yield
 
 

@@ -11,6 +11,7 @@ import ast
 import contextlib
 import functools
 import itertools
+import os
 import re
 import sys
 from types import FrameType
@@ -25,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ... import package
 from ...step.places import in_short, innermost, is_users
-from ...step.source import conditions_at
+from ...step.source import conditions_at, is_answered_at
 from ..graph.tensors_of_others import OthersKeepTheirData
 from . import drawn_by_torch, draws, numpy_generators, python_floats
 from .assignments import assignments_of_tensors
@@ -50,6 +51,8 @@ from .selected_rows import SelectedRows
 from .tensor_sizes import TensorSizes
 from .unbound_views import UnbindSelects
 
+# Who calls the step.
+_STEP = os.path.join(package.FOLDER, "capture", "step_loss.py")
 # Files whose code asks for the code that it is in.
 _ASK_FOR_OTHERS = (
     python_floats.__file__,
@@ -58,6 +61,8 @@ _ASK_FOR_OTHERS = (
     numpy_generators.__file__,
     _ndarray.__file__,
 )
+
+Place = tuple[str, int]  # a file, and a line
 
 
 def in_place_of(tensor: torch.Tensor, number: float) -> Any:
@@ -195,15 +200,41 @@ def _passing(frame: FrameType) -> Optional[bool]:
     """What the condition that `frame` asks for is where the check passes, or None: no check."""
     if frame.f_code is torch._check_tensor_all_with.__code__:
         return True
-    return passing_at(frame.f_code.co_filename, frame.f_lineno)
+    return passing_at(places_of(frame))
 
 
-def passing_at(path: str, line: int) -> Optional[bool]:
-    """What the condition on a line of a file is where the check passes, or None: no check."""
-    check = _check_at(path, line)
+def places_of(frame: Optional[FrameType]) -> Iterator[Place]:
+    """Where a frame is, and those in the step that have led to it."""
+    while frame is not None and frame.f_code.co_filename != _STEP:
+        yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+
+
+def passing_at(places: Iterator[Place]) -> Optional[bool]:
+    """What a condition is where the check passes, or None: no check. It is none where the step goes on
+    behind its error.
+
+    Args:
+        places: its own, and those from which its code is called.
+    """
+    place = next(places)
+    check = _check_at(*place)
     if check is None:
         return None
+    if not _is_clamp(check):
+        error = _error_of(check)
+        if any(is_users(p) and is_answered_at(p, n, error) for p, n in (place, *places)):
+            return None
     return _needed(check.test, isinstance(check, ast.Assert) or _is_clamp(check))
+
+
+def _error_of(check: Any) -> str:
+    """The name of the error that a check raises."""
+    last = check.body[-1] if isinstance(check, ast.If) else check
+    if not isinstance(last, ast.Raise):
+        return AssertionError.__name__
+    error = last.exc.func if isinstance(last.exc, ast.Call) else last.exc
+    return "" if error is None else ast.unparse(error).rpartition(".")[2]
 
 
 def _check_at(path: str, line: int) -> Any:
