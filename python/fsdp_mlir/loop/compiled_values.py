@@ -1,11 +1,12 @@
-"""Notices numbers, modes and tensors that a script changes between steps, and that the step reads in
-Python: a plan has what they were when it was compiled."""
+"""Notices numbers, modes, functions and tensors that a script changes between steps, and that the step
+reads in Python: a plan has what they were when it was compiled."""
 
 from __future__ import annotations
 
 import dis
 import functools
 import inspect
+import itertools
 import types
 import weakref
 from typing import Any, Callable, Iterator, Optional
@@ -24,6 +25,10 @@ _NUMBERS = (bool, int, float, str, type(None))
 _OF_GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
 _OF_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
 
+_FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
+# So many numbers of a list or a dict are watched, in what it has of these, too.
+_MOST_MEMBERS = 100
+
 Read = Callable[[], Any]
 
 
@@ -37,13 +42,34 @@ class CompiledValues:
         reached = Reached(loss)
         is_read = _ReadBy(reached.functions)
         self._numbers: list[tuple[str, Read, Any]] = []
+        self._functions: list[tuple[str, Read, Read]] = []
         self._tensors: list[tuple[str, Read, weakref.ref[torch.Tensor], int]] = []
         for place in filter(is_read, reached.places):
-            value, reader = place.read(), _reader(place)
-            if isinstance(value, torch.Tensor):
-                self._tensors.append((place.name, reader, weakref.ref(value), version_of(value)))
-            elif isinstance(value, _NUMBERS):
-                self._numbers.append((place.name, reader, value))
+            self._watch(place.name, _reader(place))
+        self._modules = [(n, weakref.ref(module)) for n, module in step.model.named_modules()]
+        self._forwards = self._own_forwards()
+        of_model = set(step.model.modules())
+        others = {p.owner: None for p in reached.places if isinstance(p.owner, torch.nn.Module)}
+        for module in others.keys() - of_model:
+            for name, _ in module.named_buffers(recurse=False):
+                self._watch(f"{type(module).__name__}.{name}", _attribute(module, name))
+
+    def _own_forwards(self) -> list[Optional[int]]:
+        """The functions that modules have in the place of their class's, by identity, since a function may
+        keep its module alive; None of a module that is gone."""
+        modules = [reference() for _, reference in self._modules]
+        return [None if m is None else id(m.__dict__.get("forward")) for m in modules]
+
+    def _watch(self, name: str, read: Read) -> None:
+        value = read()
+        if isinstance(value, torch.Tensor):
+            self._tensors.append((name, read, weakref.ref(value), version_of(value)))
+        elif isinstance(value, _NUMBERS):
+            self._numbers.append((name, read, value))
+        elif isinstance(value, _FUNCTIONS):
+            self._functions.append((name, read, _weakly(value)))
+        elif isinstance(value, (list, dict)):
+            self._numbers += itertools.islice(_numbers_in(name, read), _MOST_MEMBERS)
 
     def changed(self) -> Optional[str]:
         """What the first one of another value was, and is; None where there is none."""
@@ -51,6 +77,14 @@ class CompiledValues:
             now = read()
             if now is not before and isinstance(now, _NUMBERS) and now != before:
                 return f"{name} was {before!r} when the step was compiled and is {now!r} now"
+        for name, read, function in self._functions:
+            now = read()
+            if isinstance(now, _FUNCTIONS) and now != function():
+                return f"{name} is another function than when the step was compiled"
+        for (path, _), now, forward in zip(self._modules, self._own_forwards(), self._forwards):
+            if now is not None and now != forward:
+                name = ".".join(filter(None, ("model", path, "forward")))
+                return f"{name} is another function than when the step was compiled"
         for name, read, reference, version in self._tensors:
             now, before = read(), reference()
             if not isinstance(now, torch.Tensor) or now is before and version_of(now) == version:
@@ -58,6 +92,41 @@ class CompiledValues:
             if before is None or now is before or not torch.equal(now, before):
                 return f"{name}, a tensor, has other values than when the step was compiled"
         return None
+
+
+def _numbers_in(name: str, read: Read, depth: int = 4) -> Iterator[tuple[str, Read, Any]]:
+    """The numbers in what is read, and in the lists and dicts that it has, by names."""
+    container = read()
+    for key in container if isinstance(container, dict) else range(len(container)):
+        member = f"{name}[{key!r}]", functools.partial(_member, read, key)
+        value = container[key]
+        if isinstance(value, _NUMBERS):
+            yield *member, value
+        elif isinstance(value, (list, dict)) and depth:
+            yield from _numbers_in(*member, depth - 1)
+
+
+def _member(read: Read, key: Any) -> Any:
+    """What is at a place of a list or a dict now; a container, where it is none any more."""
+    container = read()
+    if isinstance(container, dict):
+        return container.get(key, container)
+    is_there = isinstance(container, list) and key < len(container)
+    return container[key] if is_there else container
+
+
+def _weakly(function: Any) -> Read:
+    """Gives `function` while it lives; builtin ones, and those of what has no weak references, do."""
+    is_method = isinstance(function, types.MethodType)
+    try:
+        return weakref.WeakMethod(function) if is_method else weakref.ref(function)
+    except TypeError:
+        return lambda: function
+
+
+def _attribute(owner: Any, name: str) -> Read:
+    reference = weakref.ref(owner)
+    return lambda: getattr(reference(), name, None)
 
 
 class _ReadBy:

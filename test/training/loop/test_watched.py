@@ -315,17 +315,19 @@ class Settings:
 
 
 weight, scale = 1.0, torch.ones(())
+weights = {"of": [1.0, {"loss": 1.0}]}
 criterion = nn.MSELoss()
+penalty = nn.BCELoss(weight=torch.ones(()))
 
 
 class Weighed(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layer, self.norm, self.weight = nn.Linear(6, 5), nn.BatchNorm1d(5), 1.0
-        self.unread = 1.0
+        self.unread, self.activation = 1.0, torch.tanh
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.weight * self.norm(self.layer(x))
+        return self.weight * self.activation(self.norm(self.layer(x)))
 
 
 def _set_weight(model: nn.Module, value: float) -> None:
@@ -342,6 +344,16 @@ CHANGES: dict[str, Callable[[Weighed, float], object]] = {
     "criterion.reduction was 'mean'": lambda model, _: setattr(criterion, "reduction", "sum"),
     "^scale, a tensor, has other values": lambda model, new: scale.fill_(new),
     "^inner was 1.0": lambda model, new: model.set_inner(new),
+    r"^weights\['of'\]\[1\]\['loss'\] was 1.0": lambda model, new: weights["of"][1].update(
+        loss=new
+    ),
+    "model.activation is another function": lambda model, _: setattr(
+        model, "activation", torch.sigmoid
+    ),
+    "model.forward is another function": lambda model, _: setattr(
+        model, "forward", model.layer.forward
+    ),
+    "^BCELoss.weight, a tensor, has other values": lambda model, new: penalty.weight.fill_(new),
 }
 
 
@@ -358,7 +370,9 @@ def test_what_a_script_changes_that_the_step_reads_is_warned_of(
         inner = new
 
     def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
-        return inner * weight * Settings.weight * scale * criterion(model(x), x[:, :5])
+        y, w = model(x), weights["of"][1]["loss"]
+        bound = penalty(y.sigmoid(), torch.ones_like(y))
+        return inner * weight * w * Settings.weight * scale * criterion(y, x[:, :5]) + bound
 
     model.set_inner = set_inner
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -379,5 +393,5 @@ def test_what_a_script_changes_that_the_step_reads_is_warned_of(
             run({"x": X})
     finally:
         _set_weight(model, 1.0)
-        Settings.weight, criterion.reduction = 1.0, "mean"
-        scale.fill_(1.0)
+        Settings.weight, criterion.reduction, weights["of"][1]["loss"] = 1.0, "mean", 1.0
+        scale.fill_(1.0), penalty.weight.fill_(1.0)
