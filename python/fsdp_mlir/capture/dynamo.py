@@ -157,8 +157,9 @@ def _changed_state(message: str) -> Iterator[str]:
             if is_local(file):
                 # Of a variable that the step sets (`global count`) the module alone is told.
                 yield found[2] or f"a global variable of {os.path.basename(file)}"
-        elif found := re.search(r"type\(L\['self'\].*\['(\w+)'\]", source):
-            yield f"a variable around {found[1]}"
+        elif not path.startswith(("L['self']", "G[")):
+            *_, last = ["the step", *re.findall(r"\['(\w+)'\]", source)]
+            yield f"a variable around {last}"
 
 
 def _check_data(forward: fx.GraphModule) -> None:

@@ -93,14 +93,15 @@ _GENERATOR = (
 )
 _LEFT = (
     "the step computes with a tensor that an earlier run has left in Python state, as in an object, a "
-    "dict or a module that it makes; keep it in an attribute of the model, or make it a buffer. What the "
-    "first step makes for all, as a module, make before: run the model on a batch"
+    "dict or a module that it makes; keep it in an attribute of the model, or make it a buffer; make a "
+    "criterion that keeps tensors a part of the model (model.criterion = criterion). What the first step "
+    "makes for all, as a module, make before: run the model on a batch"
 )
 _OF_ANOTHER_RUN = "in tensor_tracker", "Unexpected fake buffer"
 _ANOTHERS = (
-    "the step writes what it computes into a tensor that is none of the model's, as an average of "
-    "weights beside it is; make that a buffer, or of an average a state of the optimizer "
-    "(docs/own-loop.md)"
+    "the step writes into a tensor that is none of the model's, as an average of weights beside it is, or "
+    "a buffer of a criterion; make that a buffer, the criterion a part of the model (model.criterion = "
+    "criterion), or of an average a state of the optimizer (docs/own-loop.md)"
 )
 _DEVICES = (
     "the step computes with a tensor on a GPU, and is captured on the CPU, wherever its plan runs; take "
@@ -126,7 +127,10 @@ _AMONG_RANKS = (
 _SIGNS = (
     (
         "capture",
-        re.compile("mutating a non-functional tensor with a functional tensor"),
+        re.compile(
+            "mutating a non-functional tensor with a functional tensor"
+            "|expected to have an entirely functional graph"
+        ),
         E.PYTHON_STATE,
         _ANOTHERS,
     ),

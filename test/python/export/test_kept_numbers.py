@@ -3,13 +3,14 @@ printed, and that it may keep tensors, with the losses of eager mode."""
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from typing import Any, Callable
 
 import numpy as np
 import pytest
 import torch
-from exporting import assert_trains_as_eager, classify, export
+from exporting import assert_trains_as_eager, classify, cross_entropy, export
 from torch import Tensor, nn
 
 import fsdp_mlir
@@ -220,6 +221,23 @@ def by_a_variable_around(kind: str) -> nn.Module:
 @pytest.mark.parametrize("kind", ["method", "property", "staticmethod"])
 def test_a_variable_around_a_method(kind: str) -> None:
     assert_trains_as_eager(lambda: by_a_variable_around(kind))
+
+
+def test_a_variable_around_what_a_loss_is_wrapped_in() -> None:
+    calls = 0
+
+    @functools.wraps(cross_entropy)
+    def counted(*args: Any, **kwargs: Any) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return cross_entropy(*args, **kwargs) * calls
+
+    def make() -> nn.Module:
+        nonlocal calls
+        calls = 0
+        return nn.Linear(8, 3)
+
+    assert_trains_as_eager(make, counted)
 
 
 def test_an_attribute_of_a_parameter_is_refused(tmp_path: pathlib.Path) -> None:

@@ -143,6 +143,22 @@ def test_noise_that_is_drawn_into_a_tensor_beside_the_model(tmp_path: pathlib.Pa
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
 
+def test_a_criterion_that_counts_in_its_buffer(tmp_path: pathlib.Path) -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return F.cross_entropy(x, y) * self.calls
+
+    criterion = Counts()
+    step = classify(nn.Linear(8, 3), loss=lambda model, x, y: criterion(model(x), y))
+    with pytest.raises(ExportError, match="the criterion a part of the model .model.criterion ="):
+        export(step, tmp_path)
+
+
 def test_a_tensor_that_is_resized(tmp_path: pathlib.Path) -> None:
     """As scripts of old do with an empty one, and before each draw."""
 

@@ -23,7 +23,8 @@ _DRAW = [
 def what_is_changed(shape: Sequence[int]) -> str:
     return (
         f"the step changes in place a tensor, or an array, of shape {list(shape)} that is none of "
-        "the model's; make it a buffer of the model (register_buffer)"
+        "the model's; make it a buffer of the model (register_buffer), or a criterion that has it a part "
+        "of the model (model.criterion = criterion)"
     )
 
 

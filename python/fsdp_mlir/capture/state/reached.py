@@ -56,7 +56,9 @@ class Reached:
         self._visit(loss.model, "model")
         functions = (*loss.loss_functions, *loss.metrics_functions, loss.outputs_function)
         for function in filter(None, functions):
-            self._visit(inspect.unwrap(function), getattr(function, "__name__", "loss"), True)
+            name = getattr(function, "__name__", "loss")
+            self._visit(function, name)  # what it is wrapped in, if that is a user's own
+            self._visit(inspect.unwrap(function), name, True)
 
     def has_table_of(self, place: Place) -> bool:
         """Whether what has the place, as an object its attributes, was reached."""
