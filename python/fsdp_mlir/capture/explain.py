@@ -202,7 +202,6 @@ _READY_IN_BATCH = {
     "and give them as an input",
     "image_size_to_num_patches": _OF_ONE_SIZE,  # of LLaVA-NeXT and LLaVA-OneVision
     "resize_positional_embeddings": _OF_ONE_SIZE,  # of SigLIP2
-    "_make_guided_attention_mask": "set use_guided_attention_loss=False in the configuration",
 }
 
 

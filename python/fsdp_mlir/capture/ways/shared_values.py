@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
+import itertools
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 import torch
 from torch import fx
@@ -276,29 +277,46 @@ class Made:
         return self._done[task]
 
 
-def _in_order(values: set[Value]) -> Iterator[Value]:
-    """Inputs first, then forward, then backward, each as its graph has it."""
-    readers: dict[Value, list[Value]] = {value: [] for value in values}
+def _in_order(values: set[Value]) -> list[Value]:
+    """Inputs first, then forward, then backward, each as its graph has it; and draws of random numbers in
+    the order of the code, even where a choice between two ways lets later ones be ready before."""
+    draws = sorted((value for value in values if value.draw is not None), key=_order)
+    try:
+        return _sorted(values, dict(itertools.pairwise(draws)))
+    except Cycle:  # they are computed of each other
+        return _sorted(values, {})
+
+
+def _order(value: Value) -> Sequence[Any]:
+    return value.op != "placeholder", value.is_backward, value.place, value.number
+
+
+def _sorted(values: set[Value], next_draws: Mapping[Value, Value]) -> list[Value]:
+    """Values behind those that they are computed of, and behind the draw in front of theirs.
+
+    Raises:
+        Cycle: there is no such order.
+    """
+    followers: dict[Value, list[Value]] = {value: [] for value in values}
     missing: dict[Value, int] = {}
     for value in values:
         operands = set(value.operands)
         missing[value] = len(operands)
         for operand in operands:
-            readers[operand].append(value)
-
-    def order(value: Value) -> Sequence[Any]:
-        return value.op != "placeholder", value.is_backward, value.place, value.number
-
-    ready = [(order(value), value) for value, count in missing.items() if count == 0]
+            followers[operand].append(value)
+    for draw, following in next_draws.items():
+        followers[draw].append(following)
+        missing[following] += 1
+    ready = [(_order(value), value) for value, count in missing.items() if count == 0]
     heapq.heapify(ready)
-    done = 0
+    done: list[Value] = []
     while ready:
         _, value = heapq.heappop(ready)
-        done += 1
-        yield value
-        for reader in readers[value]:
-            missing[reader] -= 1
-            if missing[reader] == 0:
-                heapq.heappush(ready, (order(reader), reader))
-    if done < len(values):
+        done.append(value)
+        for follower in followers[value]:
+            missing[follower] -= 1
+            if missing[follower] == 0:
+                heapq.heappush(ready, (_order(follower), follower))
+    if len(done) < len(values):
         raise Cycle
+    return done
