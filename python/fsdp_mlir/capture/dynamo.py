@@ -18,11 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..errors import E, ExportError
 from ..package import is_local
 from ..step.names import StateNames
-from ..step.places import FRAME
-from ..step.source import is_answered_at
 from .context import capture_settings
 from .graph.memory_orders import without_gaps
-from .graph.nodes import location, refused_higher_order, state_of
+from .graph.nodes import is_answered, location, refused_higher_order, state_of
 from .lost_output import named_where_run
 from .operators.autocast import check_autocast
 from .operators.higher_order import BY_CODE
@@ -178,10 +176,9 @@ def _check_data(forward: fx.GraphModule) -> None:
 def _check_answers(forward: fx.GraphModule) -> None:
     """Raises NotFollowed where the step goes on behind an assertion that fails: a graph has no way for
     that."""
-    for node in forward.graph.find_nodes(op="call_function", target=torch._assert_async):
-        for path, line in FRAME.findall(node.meta.get("stack_trace") or ""):
-            if is_answered_at(path, int(line), AssertionError.__name__):
-                raise NotFollowed("it goes on behind an assertion that fails")
+    asserts = forward.graph.find_nodes(op="call_function", target=torch._assert_async)
+    if any(is_answered(node, AssertionError.__name__) for node in asserts):
+        raise NotFollowed("it goes on behind an assertion that fails")
 
 
 def _note_draws(forward: fx.GraphModule) -> None:

@@ -12,9 +12,8 @@ import torch
 from torch import fx
 
 from ...errors import E, note
-from ...step.places import FRAME, at_line
-from ...step.source import is_answered_at
-from .nodes import is_random, location, refusal
+from ...step.places import at_line
+from .nodes import is_answered, is_random, location, refusal
 
 _DRAWS = (
     "the step draws random numbers that nothing is computed of, and a plan does not; with "
@@ -24,12 +23,17 @@ _ERRORS = (
     "a plan does not look whether {} fails, as for a matrix that has no inverse or is not positive "
     "definite, and computes on"
 )
+_ANSWERED = (
+    "the step goes on behind an error of {}, which a plan does not look for; ask what "
+    "torch.linalg.cholesky_ex or inv_ex say, and choose by torch.where"
+)
+_CHECK = torch.ops.aten._linalg_check_errors.default
 _LINALG_ERROR = "LinAlgError"  # as it is known in torch.linalg
 
 
 @contextlib.contextmanager
 def left_out_noted() -> Iterator[None]:
-    """Within it, a note says of the first such draw, and of the first such error, where it is.
+    """Within it, a note says of the first such draw, and of each function's first such error, where it is.
 
     Raises:
         ExportError: the step goes on behind such an error.
@@ -41,7 +45,8 @@ def left_out_noted() -> Iterator[None]:
     def eliminate_dead_code(graph: fx.Graph, *args: Any, **kwargs: Any) -> bool:
         draws = {node: location(node) for node in graph.nodes if is_random(node.target)}
         for check in graph.find_nodes(op="call_function", target=_CHECK):
-            _refuse_answers(check)
+            if is_answered(check, _LINALG_ERROR):
+                raise refusal(E.VALUE_DEPENDENT, check, _ANSWERED.format(check.args[1]))
             said.setdefault(_ERRORS.format(check.args[1]), location(check))
         changed = original(graph, *args, **kwargs)
         left = set(graph.nodes) if draws else set()
@@ -53,18 +58,3 @@ def left_out_noted() -> Iterator[None]:
         yield
     for text, line in said.items():
         note(at_line(line, text))
-
-
-_CHECK = torch.ops.aten._linalg_check_errors.default
-
-
-def _refuse_answers(check: fx.Node) -> None:
-    name = check.args[1]
-    for path, line in FRAME.findall(check.meta.get("stack_trace") or ""):
-        if is_answered_at(path, int(line), _LINALG_ERROR):
-            raise refusal(
-                E.VALUE_DEPENDENT,
-                check,
-                f"the step goes on behind an error of {name}, which a plan does not look for; ask what "
-                "torch.linalg.cholesky_ex or inv_ex say, and choose by torch.where",
-            )

@@ -10,7 +10,8 @@ from torch import fx
 
 from ...errors import E, ExportError
 from ...step.names import StateNames
-from ...step.places import at_line, said_location, user_location
+from ...step.places import FRAME, at_line, said_location, user_location
+from ...step.source import is_answered_at
 from . import own_operators
 
 
@@ -22,6 +23,12 @@ def location(node: fx.Node) -> str:
 def source(node: fx.Node) -> str:
     """`file.py:31` of the line that calls the operator, which may be a library's, or ""."""
     return user_location(node.meta.get("stack_trace") or "")
+
+
+def is_answered(node: fx.Node, error: str) -> bool:
+    """Whether the step goes on behind an error of this name that the call of `node` raises."""
+    frames = FRAME.findall(node.meta.get("stack_trace") or "")
+    return any(is_answered_at(path, int(line), error) for path, line in frames)
 
 
 def refusal(kind: E, node: fx.Node, why: str) -> ExportError:
