@@ -78,7 +78,8 @@ def _answers(handler: ast.ExceptHandler, error: str) -> bool:
 
 
 def _is_kind_of(error: str, other: str) -> bool:
-    """Whether an error's name is that of another one, or of a kind of it; all are kinds of Exception."""
+    """Whether `error` is the name `other`, or names a kind of it. A name that Python does not know is taken
+    for a kind of Exception."""
     of_python = {**vars(builtins), "LinAlgError": torch.linalg.LinAlgError}
     one, kind = of_python.get(error, Exception), of_python.get(other)
     return error == other or isinstance(kind, type) and issubclass(one, kind)

@@ -101,8 +101,8 @@ def _segments(
 def _saved_in_copies() -> Iterator[None]:
     """Within it, backward computes with copies of what operators save, while it is traced too.
 
-    They are what PyTorch's recomputation gives: that ends with the last one that is saved, and what was
-    saved before has been written until then.
+    PyTorch's recomputation ends with the last value that an operator saves. So each copy is what its tensor
+    holds by then, with all that the checkpoint has written into it until there.
     """
     set_tracing = torch._C._autograd._saved_tensors_hooks_set_tracing
     saved: list[_Saved] = []

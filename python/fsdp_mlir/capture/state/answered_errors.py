@@ -36,7 +36,7 @@ def none_answered() -> Iterator[None]:
             stack.enter_context(mock.patch.object(kind, "__init__", _noting(kind.__init__, made)))
         yield
     for error in made:
-        # Python adds a frame for each that it leaves: the outermost one has answered it.
+        # Python adds each frame that an error leaves to its trace: the outermost one has answered it.
         trace = error.__traceback__
         if trace is not None and _is_of_step(trace.tb_frame.f_code.co_filename):
             raise error

@@ -221,11 +221,12 @@ def passing_at(places: Iterator[Place]) -> Optional[bool]:
     check = _check_at(*place)
     if check is None:
         return None
-    if not _is_clamp(check):
-        error = _error_of(check)
-        if any(is_users(p) and is_answered_at(p, n, error) for p, n in (place, *places)):
-            return None
-    return _needed(check.test, isinstance(check, ast.Assert) or _is_clamp(check))
+    if _is_clamp(check):
+        return _needed(check.test, True)
+    error = _error_of(check)
+    if any(is_users(p) and is_answered_at(p, n, error) for p, n in (place, *places)):
+        return None
+    return _needed(check.test, isinstance(check, ast.Assert))
 
 
 def _error_of(check: Any) -> str:
