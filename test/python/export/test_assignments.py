@@ -19,6 +19,7 @@ from fsdp_mlir.capture.graph.own_operators import SCHEMAS
 from support import chain, own_operators
 
 QUERIES, TARGETS, KINDS = 6, 3, 4
+MATCH = linear_sum_assignment
 
 
 class Detector(nn.Module):
@@ -59,11 +60,11 @@ def detection(model: nn.Module, x: Tensor, kinds: Tensor, boxes: Tensor) -> Tens
 
 
 def by_arrays(model: nn.Module, x: Tensor, kinds: Tensor, boxes: Tensor) -> Tensor:
-    """Rows and columns of a tall matrix and of a wide one, by the name of SciPy's module."""
+    """Rows and columns of a tall matrix and of a wide one, by the name of SciPy's module and by another."""
     _, found = model(x)
     cost = torch.cdist(found[0], boxes[0])
     columns, rows = scipy.optimize.linear_sum_assignment(cost.t().detach().numpy(), maximize=True)
-    tall = scipy.optimize.linear_sum_assignment(cost.detach())
+    tall = MATCH(cost.detach())
     assert len(rows) == len(tall[0]) == TARGETS
     chosen = cost[torch.from_numpy(rows), torch.from_numpy(columns)]
     return chosen.sum() + cost[tuple(map(torch.as_tensor, tall))].sum()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from typing import Any, Callable, Iterator, Mapping, NoReturn, Optional, Sequence
+from typing import Any, Callable, Iterator, NoReturn, Optional, Sequence
 from unittest import mock
 
 import torch
@@ -23,6 +23,7 @@ from ...errors import E, ExportError
 from ..graph import own_operators
 from ..values.decisions import ask
 from ..values.python_numbers import as_symbol
+from ..values.replaced_names import ReplacedNames
 
 Tensor = torch.Tensor
 
@@ -52,32 +53,12 @@ def collectives_of(ranks: Ranks) -> Iterator[None]:
     _captured_for.append(ranks)
     try:
         with (
-            _replaced_in_all_modules(_FUNCTIONS),
+            _EVERYWHERE.replaced(),
             mock.patch.object(SyncBatchNorm, "forward", _synchronised),
         ):
             yield
     finally:
         _captured_for.pop()
-
-
-@contextlib.contextmanager
-def _replaced_in_all_modules(functions: Mapping[Any, Any]) -> Iterator[None]:
-    """Within it, whoever has imported one of these functions has another."""
-    by_id = {id(function): other for function, other in functions.items()}
-    found = [
-        (vars(module), name, value)
-        for module in list(sys.modules.values())
-        if module is not sys.modules[__name__] and hasattr(module, "__dict__")
-        for name, value in list(vars(module).items())
-        if id(value) in by_id
-    ]
-    try:
-        for space, name, value in found:
-            space[name] = by_id[id(value)]
-        yield
-    finally:
-        for space, name, value in found:
-            space[name] = value
 
 
 # What a rank knows of itself and of the others
@@ -352,6 +333,7 @@ _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     functional.reduce_scatter_tensor_autograd: _functional_reduce_scatter,
     functional.wait_tensor: _wait_tensor,
 }
+_EVERYWHERE = ReplacedNames(_FUNCTIONS.items())
 
 
 # Batch norms

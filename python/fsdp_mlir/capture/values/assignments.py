@@ -13,31 +13,23 @@ import torch
 
 from ..graph import own_operators
 from .numpy_arrays import ArrayOf, unknown
-
-_NAME = "linear_sum_assignment"
+from .replaced_names import ReplacedNames
 
 
 @contextlib.contextmanager
 def assignments_of_tensors() -> Iterator[None]:
-    """Within it, SciPy's function takes tensors without values wherever a module has it by its
-    own name. Each run of a step enters it: to look for it under all names would take as long as a small
-    step."""
+    """Within it, SciPy's function takes tensors without values, where SciPy is loaded."""
     optimize = sys.modules.get("scipy.optimize")
     if optimize is None:
         yield
         return
-    original = optimize.linear_sum_assignment
-    of_tensors = _assigned(original)
-    # Names alone, and not whole tables, which a step may change.
-    modules = [vars(module) for module in list(sys.modules.values()) if hasattr(module, "__dict__")]
-    having = [names for names in modules if names.get(_NAME) is original]
-    for names in having:
-        names[_NAME] = of_tensors
-    try:
+    with _everywhere(optimize.linear_sum_assignment).replaced():
         yield
-    finally:
-        for names in having:
-            names[_NAME] = original
+
+
+@functools.cache
+def _everywhere(original: Callable[..., Any]) -> ReplacedNames:
+    return ReplacedNames([(original, _assigned(original))])
 
 
 class _Places(ArrayOf):

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
+from types import ModuleType
 from typing import Any, Callable, Iterator
 from unittest import mock
 
@@ -48,6 +50,15 @@ _STAND_INS = {
 }
 
 
+def _names_in(module: ModuleType) -> list[tuple[ModuleType, str, StandInType]]:
+    """A module, a name of such a type in it, and what stands in for that."""
+    names = ((name, _STAND_INS.get(id(value))) for name, value in vars(module).items())
+    return [(module, name, other) for name, other in names if other is not None]
+
+
+_IN_TORCH = _names_in(torch)
+
+
 class _OldMethods(TorchFunctionMode):
     """Within it, `x.type(torch.LongTensor)` has the type, and not what stands in for it, and `resize_`
     leaves alone what has that size, and may make an empty tensor, as `x.new()`, larger."""
@@ -81,11 +92,8 @@ def constructors_of_arrays() -> Iterator[None]:
     """Within it, these take such arrays: under PyTorch's names, and where the user's own files have them
     under theirs, as in `Tensor = torch.FloatTensor`."""
     with contextlib.ExitStack() as stack:
-        for module in (torch, *own_modules()):
-            names = {name: _STAND_INS.get(id(value)) for name, value in vars(module).items()}
-            for name, stand_in in names.items():
-                if stand_in is not None:
-                    stack.enter_context(mock.patch.object(module, name, stand_in))
+        for module, name, stand_in in itertools.chain(_IN_TORCH, *map(_names_in, own_modules())):
+            stack.enter_context(mock.patch.object(module, name, stand_in))
         stack.enter_context(mock.patch.object(torch.Tensor, "__new__", _new(torch.Tensor.__new__)))
         stack.enter_context(_OldMethods())
         yield

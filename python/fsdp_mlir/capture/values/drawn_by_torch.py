@@ -19,6 +19,7 @@ from .draws import OF_NUMPY, OF_PYTHON, NoDraw, note_drawn
 from .torch_generators import draws_of_held
 from .kinds import has_numbers
 from .numpy_generators import BIT_GENERATORS, MAKERS, StandInGenerator, has_unknown, is_seeded
+from .replaced_names import ReplacedNames
 from .stand_in_types import StandInType, stand_in_for
 
 # Of the run of a step that is on, or was the last: the generators that it has seeded, by identity, which
@@ -141,36 +142,22 @@ def _functions(module: ModuleType, generator: Any) -> dict[str, Any]:
     return {"seed": module.seed} | {n: f for n, f in own.items() if n not in _KEEPING_STATE}
 
 
-# What stands in for a function of Python's or NumPy's own generator, by its identity; with it the function,
-# which lives as long.
-_STAND_INS = {
-    id(original): (original, _stand_in(name, original, draws, generator))
+# What stands in for the functions of Python's or NumPy's own generator.
+_STAND_INS = [
+    (original, _stand_in(name, original, draws, generator))
     for module, draws, generator in (
         (random, OF_PYTHON, random._inst),
         (numpy.random, OF_NUMPY, numpy.random.mtrand._rand),
     )
     for name, original in _functions(module, generator).items()
-}
-_STAND_INS |= {id(maker): (maker, _makes(maker)) for maker in (*MAKERS, *BIT_GENERATORS)}
+]
+_STAND_INS += [(maker, _makes(maker)) for maker in (*MAKERS, *BIT_GENERATORS)]
+_EVERYWHERE = ReplacedNames(_STAND_INS)
 # And for the methods of Python's generators.
 _METHODS = {
     name: _stand_in(name, getattr(random.Random, name), OF_PYTHON)
     for name in _functions(random, random._inst)
 }
-# All modules when they were last looked at, and the names that they have for such functions.
-_looked_at: tuple[list[ModuleType], list[tuple[dict[str, Any], str]]] = [], []
-
-
-def _names() -> list[tuple[dict[str, Any], str]]:
-    """The tables and names under which modules have these functions."""
-    global _looked_at
-    modules = list(sys.modules.values())
-    if modules != _looked_at[0]:
-        having = (module for module in modules if hasattr(module, "__dict__"))
-        tables = {id(vars(module)): vars(module) for module in having}.values()  # each once
-        names = [(t, name) for t in tables for name in list(t) if id(t[name]) in _STAND_INS]
-        _looked_at = modules, names
-    return [(table, name) for table, name in _looked_at[1] if id(table.get(name)) in _STAND_INS]
 
 
 @contextlib.contextmanager
@@ -183,10 +170,7 @@ def drawn_by_torch() -> Iterator[None]:
         _seeded.clear()
         _left.clear()
         _left_of_made.clear()
-        for table, name in _names():  # names alone, and not whole tables, which a step may change
-            original, stand_in = _STAND_INS[id(table[name])]
-            stack.callback(table.__setitem__, name, original)
-            table[name] = stand_in
+        stack.enter_context(_EVERYWHERE.replaced())
         for name, method in _METHODS.items():
             stack.enter_context(mock.patch.object(random.Random, name, method))
         stack.enter_context(arrays_by_torch())
