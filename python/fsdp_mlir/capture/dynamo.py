@@ -13,6 +13,7 @@ from typing import Any, Iterator, Mapping, Sequence
 import torch
 from torch import fx
 from torch._guards import detect_fake_mode
+from torch.fx._lazy_graph_module import _make_graph_module
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import E, ExportError
@@ -213,7 +214,7 @@ def _name_states(
     loss, metrics = forward._dynamo_bytecode_unflatten(tuple(flat), batch)
     metrics = metrics if isinstance(metrics, dict) else {}
     copy.give(loss, metrics)
-    module = fx.GraphModule(copy.root, copy.graph)
+    module = _make_graph_module(copy.root, copy.graph)
     module.meta = {k: v for k, v in forward.meta.items() if k in ("fake_mode", "tracing_context")}
 
     def value(output: Any) -> Any:

@@ -17,6 +17,7 @@ from torch import fx
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._guards import tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..errors import E, ExportError, note
@@ -49,6 +50,8 @@ from .ways.both_ways import BothWays
 from .ways.ways import without_loss
 
 
+# Nobody runs the code of the graphs that PyTorch makes on the way, which for a large model takes seconds.
+@_use_lazy_graph_module(True)
 def traced_step(
     loss: StepLoss,
     inputs: Mapping[str, torch.Tensor],
