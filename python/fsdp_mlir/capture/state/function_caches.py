@@ -58,18 +58,18 @@ class FunctionCaches:
     """The caches of functions that there are now."""
 
     def __init__(self) -> None:
-        self._misses = {cache: _looked_at.get(cache) for cache in _all.find()}
+        self._caches = _all.find()
 
     def forget_captured(self) -> None:
         """Empties those that hold tensors of a capture: the next call computes them anew."""
-        for cache, misses in self._misses.items():
-            if misses == cache.cache_info().misses:
+        for cache in self._caches:
+            if _looked_at.get(cache) == cache.cache_info().misses:
                 continue
             tensors = [t for t in held_tensors(gc.get_referents(cache)) if _is_captured(t)]
             if tensors:
                 cache.cache_clear()
                 _note_forgotten(cache, tensors)
-            self._misses[cache] = _looked_at[cache] = cache.cache_info().misses
+            _looked_at[cache] = cache.cache_info().misses
 
 
 def _note_forgotten(cache: Any, tensors: Iterable[torch.Tensor]) -> None:

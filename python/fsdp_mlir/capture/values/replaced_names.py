@@ -42,15 +42,15 @@ class ReplacedNames:
                 table[name] = original
 
     def _found(self) -> list[_Name]:
+        main = vars(sys.modules["__main__"])
         modules = list(sys.modules.values())
         if modules != self._looked_at:
             having = (module for module in modules if hasattr(module, "__dict__"))
             tables = {id(vars(module)): vars(module) for module in having}  # each once
-            main = vars(sys.modules["__main__"])
             tables.pop(id(main), None)
             self._names = [name for table in tables.values() for name in self._names_in(table)]
             self._looked_at = modules
-        names = self._names + self._names_in(vars(sys.modules["__main__"]))
+        names = self._names + self._names_in(main)
         return [(table, name) for table, name in names if id(table.get(name)) in self._stand_ins]
 
     def _names_in(self, table: dict[str, Any]) -> list[_Name]:
